@@ -11,3 +11,12 @@ func TestManyEarlierCopiesAreTaken(t *testing.T) {
 		t.Errorf("%d copies: %v", wire.GetEarlierCopies(), err)
 	}
 }
+
+func TestOrderingKeyIsSent(t *testing.T) {
+	t.Parallel()
+	m := Message{ID: "1", RoutingKey: "paid", OrderingKey: "customer-7"}
+	wire, err := m.onWire()
+	if err != nil || wire.GetOrderingKey() != "customer-7" {
+		t.Errorf("ordering key %q: %v", wire.GetOrderingKey(), err)
+	}
+}

@@ -31,6 +31,10 @@ type Message struct {
 	ContentType string
 	// Headers are sent on as AMQP headers: at most 32, 16 KiB in all.
 	Headers map[string]string
+	// OrderingKey has the broker acknowledge the messages of this producer with the same key in the order in which their
+	// half messages were stored: 1 to 128 bytes as in ID. It is the order of the business only where one business of a
+	// key runs at a time. Delay must be zero then. Empty: no order.
+	OrderingKey string
 	// Delay is how long after the commit the message is published, at most 30 days.
 	Delay time.Duration
 	// EarlierCopies is how many copies may have been handed over before, by calls that the coordinator may have forgotten:
@@ -84,7 +88,7 @@ func (m *Message) onWire() (*pb.Message, *Error) {
 	// way.
 	wire := &pb.Message{
 		Id: m.ID, Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType,
-		Body: bytes.Clone(m.Body), Headers: maps.Clone(m.Headers),
+		Body: bytes.Clone(m.Body), Headers: maps.Clone(m.Headers), OrderingKey: m.OrderingKey,
 	}
 	wire.EarlierCopies = uint32(min(max(0, m.EarlierCopies), maxEarlierCopies))
 	if m.Delay != 0 {
@@ -101,6 +105,7 @@ func (m *Message) texts(yield func(field, text string) bool) {
 		{"exchange", m.Exchange},
 		{"routing_key", m.RoutingKey},
 		{"content_type", m.ContentType},
+		{"ordering_key", m.OrderingKey},
 	} {
 		if !yield(f[0], f[1]) {
 			return

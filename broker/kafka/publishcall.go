@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -38,10 +39,12 @@ func (c *publishCall) send(places []int) {
 	}
 }
 
-// record is a message for the client. The copy number may be higher than that of the message.
+// record is a message for the client. The copy number may be higher than that of the message. The ordering key stands
+// in for an empty routing key, so that a chain is in a single partition.
 func record(m *publish.Message, attempt int) kafkaconn.Message {
 	return kafkaconn.Message{
-		ID: m.Name.ID, Producer: m.Name.Producer, Topic: m.Exchange, Key: m.RoutingKey, ContentType: m.ContentType,
+		ID: m.Name.ID, Producer: m.Name.Producer, Topic: m.Exchange,
+		Key: cmp.Or(m.RoutingKey, m.Headers[publish.HeaderKey]), ContentType: m.ContentType,
 		Trace: m.Trace, Headers: m.Headers, Body: m.Body, Time: m.DueAt, Attempt: attempt,
 	}
 }

@@ -79,6 +79,7 @@ var ofReasons = map[string]Answer{
 	"PRODUCER_RATE":  notNow(time.Second, false),
 	"TOO_MANY_CALLS": notNow(time.Second, false),
 	"STOPPING":       notNow(time.Second, false),
+	"KEY_HELD":       notNow(30*time.Second, true),
 	"PRODUCER_QUOTA": notNow(30*time.Second, true),
 	"PRODUCER_BYTES": notNow(30*time.Second, true),
 	"STORE_FULL":     notNow(time.Minute, true),

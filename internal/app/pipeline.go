@@ -60,6 +60,7 @@ func (a *App) openPipeline(store *redisstore.Store, opened []openBroker) error {
 	}
 	s.pipeline.Confirm, s.pipeline.Send = s.confirmer, s.sender
 	s.pipeline.ConfirmLoop, s.pipeline.SendLoop, s.pipeline.DeleteLoop = s.confirmLoop, s.sendLoop, s.deleteLoop
+	store.WakeForSuccessors(s.sendLoop.Wake)
 	s.pipeline.Watchers = []halfmsg.Watcher{s.server, a}
 	s.server.SetServing(true)
 	health, err := a.newLoop("health", healthSchedule, func(ctx context.Context) (bool, error) {
@@ -181,6 +182,7 @@ func (a *App) openConfirmer(s *stages, store *redisstore.Store) {
 		Backoff:          settings.Backoff,
 		Attempts:         settings.Attempts,
 		GiveUpAfter:      settings.GiveUpAfter,
+		Patience:         a.settings.Ordering.Patience,
 		Batch:            settings.Batch,
 		Lease:            settings.Lease,
 		SendLease:        a.settings.Send.Lease,

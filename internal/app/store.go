@@ -87,6 +87,7 @@ func (a *App) tryStore(
 		LongestWait: longestWait(&a.settings),
 		MinReplicas: a.settings.Redis.MinReplicas,
 		Quota:       a.quota,
+		HeldPerKey:  a.settings.Limits.HeldPerKey,
 		Ran:         a.metrics.ScriptRun,
 		Present:     a.redisAddress(),
 		Dial:        a.process.network.Dial,

@@ -31,6 +31,8 @@ type record struct {
 	RoutingKey      string            `json:"routing_key"`
 	ContentType     string            `json:"content_type,omitempty"`
 	Headers         map[string]string `json:"headers,omitempty"`
+	OrderingKey     string            `json:"ordering_key,omitempty"`
+	HeldBy          string            `json:"held_by,omitempty"`
 	Delay           string            `json:"delay,omitempty"`
 	CallbackTarget  string            `json:"callback_target,omitempty"`
 	MarkerStore     string            `json:"marker_store,omitempty"`
@@ -59,7 +61,7 @@ func newRecord(r *adminv1.MessageRecord) record {
 	m := r.GetMessage()
 	out := record{
 		Producer: r.GetProducer(), ID: m.GetId(), State: stateName(r.GetState()), Broker: m.GetBroker(),
-		Exchange:   m.GetExchange(),
+		Exchange: m.GetExchange(), OrderingKey: m.GetOrderingKey(), HeldBy: r.GetHeldBy(),
 		RoutingKey: m.GetRoutingKey(), ContentType: m.GetContentType(), Headers: m.GetHeaders(),
 		CallbackTarget: r.GetCallbackTarget(), MarkerStore: r.GetMarkerStore(),
 		CreatedAt: moment(r.GetCreateTime()), UpdatedAt: moment(r.GetUpdateTime()),
@@ -113,6 +115,10 @@ func describe(m *adminv1.MessageRecord, now time.Time) [][]string {
 			[]string{"routing key", r.RoutingKey})
 	}
 	add("content type", r.ContentType)
+	add("ordering key", r.OrderingKey)
+	if r.HeldBy != "" {
+		add("held by", r.Producer+"/"+r.HeldBy+", the first unfinished message with this ordering key")
+	}
 	add("delay", delayOf(m.GetMessage()))
 	add("callback target", r.CallbackTarget)
 	add("marker store", r.MarkerStore)

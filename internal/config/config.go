@@ -29,6 +29,7 @@ type Config struct {
 	Done           Done           `key:"done"`
 	Archive        Archive        `key:"archive"`
 	Limits         Limits         `key:"limits"`
+	Ordering       Ordering       `key:"ordering"`
 	Policy         Policy         `key:"policy"`
 	Events         Events         `key:"events"`
 	Shutdown       Shutdown       `key:"shutdown"`

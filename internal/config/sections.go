@@ -143,6 +143,13 @@ type Archive struct {
 type Limits struct {
 	Body       Size `key:"body" default:"1MiB" bounds:"1B 8MiB"`
 	Unfinished int  `key:"unfinished" default:"1000000" bounds:"1 1000000000" reload:"yes"`
+	HeldPerKey int  `key:"held_per_key" default:"1000" bounds:"1 100000"`
+}
+
+// Ordering is about messages with an ordering key.
+type Ordering struct {
+	// Patience is how long a committed message waits for the verdict about one before it until the final question.
+	Patience time.Duration `key:"patience" default:"1m" bounds:"1s 24h"`
 }
 
 // Events says which events people get, and where.

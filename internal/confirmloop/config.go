@@ -38,6 +38,9 @@ type Config struct {
 	// GiveUpAfter is how long after SendHalfMessage the final question comes, however many attempts are left. UNKNOWN and
 	// no answer both give the message up then. Zero is no limit.
 	GiveUpAfter time.Duration
+	// Patience is how long a committed message waits for the verdict about a message before it in its chain until the
+	// final question comes, however many attempts are left. Zero is no limit.
+	Patience time.Duration
 	// Batch is how many messages go into one call, at most 500.
 	Batch int
 	// Lease is for how long Pass claims messages.

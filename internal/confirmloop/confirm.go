@@ -47,7 +47,9 @@ func (l *lane) Work(b *delivery.Batch) {
 
 // splitFinal splits off the messages that have used up their attempts or their time, and get the final call.
 func (c *Confirmer) splitFinal(held []delivery.Leased) (usual, final []delivery.Leased) {
-	isFinal := func(h *delivery.Leased) bool { return h.ConfirmAttempts >= c.config.Attempts || c.pastLimit(h) }
+	isFinal := func(h *delivery.Leased) bool {
+		return h.ConfirmAttempts >= c.config.Attempts || c.pastLimit(h) || c.pastPatience(h)
+	}
 	if !slices.ContainsFunc(held, func(h delivery.Leased) bool { return isFinal(&h) }) {
 		return held, nil
 	}
@@ -209,11 +211,14 @@ func (c *Confirmer) outcomeOf(h delivery.Leased, verdict halfmsg.Verdict, final 
 		return c.unanswered(h, c.config.Backoff.DelayAfter(h.Age()),
 			"the producer answered UNAVAILABLE: it could not find out")
 	case final:
-		assert.Always(h.ConfirmAttempts >= c.config.Attempts || c.pastLimit(&h),
-			"a message is given up after its attempts or its time limit", h.Producer, h.ID)
+		assert.Always(h.ConfirmAttempts >= c.config.Attempts || c.pastLimit(&h) || c.pastPatience(&h),
+			"a message is given up after its attempts, its time limit or its successors' patience", h.Producer, h.ID)
 		o.Event, o.Cause = halfmsg.EventGivenUp, "the producer answered UNKNOWN to the final question"
-		if c.pastLimit(&h) {
+		switch {
+		case c.pastLimit(&h):
 			o.Cause = c.limitCause(o.Cause)
+		case c.pastPatience(&h):
+			o.Cause = c.patienceCause(o.Cause)
 		}
 	default:
 		o.Event, o.After = halfmsg.EventUnknown, c.beforeLimit(&h, c.config.Backoff.Delay(h.ConfirmAttempts))
@@ -283,7 +288,7 @@ func (c *Confirmer) stored(
 			if c.config.DeleteWhen == BeforePublish {
 				settled = append(slices.Grow(settled, len(outcomes)-i), o.ID)
 			}
-			if o.Hold > 0 && state == halfmsg.Sendable {
+			if o.Hold > 0 && !results[i].Waits {
 				committed = append(slices.Grow(committed, len(outcomes)-i), sendable(o.Claim))
 			}
 		case halfmsg.EventRolledBack:

@@ -37,8 +37,23 @@ func (c *Confirmer) limitCause(cause string) string {
 	return fmt.Sprintf("confirm.give_up_after (%v) has passed: %s", c.config.GiveUpAfter, cause)
 }
 
-// beforeLimit shortens a wait that would outlast the message's time limit.
+// pastPatience says whether a committed successor had waited for the message's verdict for long enough when a pass
+// claimed the message. A Submit asks as usual, as above.
+func (c *Confirmer) pastPatience(h *delivery.Leased) bool {
+	patience := c.config.Patience
+	return patience > 0 && h.Backlog && !h.AwaitedSince.IsZero() && h.AwaitedFor() >= patience
+}
+
+func (c *Confirmer) patienceCause(cause string) string {
+	return fmt.Sprintf("a successor with the same ordering key waits, and ordering.patience (%v) has passed: %s",
+		c.config.Patience, cause)
+}
+
+// beforeLimit shortens a wait that would outlast the message's time limit, or its successors' patience.
 func (c *Confirmer) beforeLimit(h *delivery.Leased, after time.Duration) time.Duration {
+	if left := c.config.Patience - h.AwaitedFor(); !h.AwaitedSince.IsZero() && left > 0 {
+		after = min(after, left)
+	}
 	if c.config.GiveUpAfter == 0 {
 		return after
 	}

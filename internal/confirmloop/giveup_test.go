@@ -49,6 +49,43 @@ func TestTimeLimitBringsTheFinalQuestion(t *testing.T) {
 	})
 }
 
+// A committed message waits no longer than its patience for a message before it whose producer does not know.
+func TestPatienceBringsTheFinalQuestion(t *testing.T) {
+	config := limited()
+	config.GiveUpAfter, config.Patience = 0, time.Minute
+	inHouse(t, config, func(h *house) {
+		var finalAt []time.Duration
+		begun := time.Now()
+		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, final bool) (verdicts, error) {
+			if ids[0] == "2" {
+				return all(ids, halfmsg.VerdictCommitted), nil
+			}
+			if final {
+				finalAt = append(finalAt, time.Since(begun))
+			}
+			return all(ids, halfmsg.VerdictUnknown), nil
+		})
+		var names []halfmsg.Name
+		for _, id := range []string{"1", "2"} {
+			m := message("orders", id)
+			m.OrderingKey, m.ConfirmAfter = "customer-7", time.Hour
+			h.store.Create(t.Context(), []halfmsg.Message{m})
+			names = append(names, m.Name)
+		}
+		h.submit(names[1])
+		h.run(58 * time.Second)
+		h.wantState(names[0], halfmsg.Pending)
+		if got := h.wantState(names[1], halfmsg.Sendable); got.HeldBy != "1" || len(h.sent) > 0 {
+			t.Errorf("held by %q, and sent: %v", got.HeldBy, h.sent)
+		}
+		h.run(4 * time.Second)
+		got := h.wantState(names[0], halfmsg.Abandoned)
+		if !strings.Contains(got.LastError, "ordering.patience (1m0s) has passed") || len(finalAt) != 1 {
+			t.Errorf("the cause is %q, and the final questions came after %v", got.LastError, finalAt)
+		}
+	})
+}
+
 func TestTimeLimitKeepsACommittedMessage(t *testing.T) {
 	inHouse(t, limited(), func(h *house) {
 		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })

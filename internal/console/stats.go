@@ -65,6 +65,8 @@ var (
 	overdueDesc = prometheus.NewDesc("msghandler_overdue_seconds",
 		"For how long the first message of a state has been due without a coordinator that works on it; 0 when none is.",
 		[]string{"state"}, nil)
+	heldDesc = prometheus.NewDesc("msghandler_held_messages",
+		"SENDABLE messages that wait for an earlier message with their ordering key, in the whole store.", nil, nil)
 	pendingDesc = prometheus.NewDesc("msghandler_pending_messages",
 		"PENDING messages by producer, in the whole store; those of the producers with the fewest are other.",
 		[]string{"producer"}, nil)
@@ -77,6 +79,7 @@ func (s *stats) Describe(ch chan<- *prometheus.Desc) {
 	ch <- messagesDesc
 	ch <- oldestDesc
 	ch <- overdueDesc
+	ch <- heldDesc
 	ch <- pendingDesc
 	ch <- storeUpDesc
 }
@@ -95,6 +98,9 @@ func (s *stats) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(messagesDesc, prometheus.GaugeValue, float64(stat.Count), state)
 		ch <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, ago(stat.OldestAt, now).Seconds(), state)
 		ch <- prometheus.MustNewConstMetric(overdueDesc, prometheus.GaugeValue, ago(stat.FirstDueAt, now).Seconds(), state)
+		if stat.State == halfmsg.Sendable {
+			ch <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, float64(stat.Held))
+		}
 		if stat.State == halfmsg.Pending {
 			s.collectPending(ch, stat.Producers)
 		}

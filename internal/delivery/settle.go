@@ -166,7 +166,7 @@ func (s *Settler) store(ctx context.Context, outcomes []Outcome) []halfmsg.Resul
 		assert.Always(legal && o.Event.NeedsLease() && o.Token != "", "an outcome is a legal move of a claimed message",
 			o.Producer, o.ID, o.State.String(), o.Event.String())
 		settlements[i] = halfmsg.Settlement{
-			Name: o.Name, Token: o.Token, Fingerprint: o.Fingerprint, Event: o.Event,
+			Name: o.Name, OrderingKey: o.OrderingKey, Token: o.Token, Fingerprint: o.Fingerprint, Event: o.Event,
 			After: o.After, Hold: o.Hold, Cause: o.Cause, Backlog: o.Backlog, Prompt: o.Prompt,
 		}
 	}

@@ -52,6 +52,7 @@ func (k *kept) Settle(_ context.Context, settlements []halfmsg.Settlement) []hal
 func TestSettlementHoldsTheWholeOutcome(t *testing.T) {
 	held := leased("1")[0]
 	held.Token, held.Fingerprint, held.Backlog, held.Prompt = "token", "digest", true, true
+	held.OrderingKey = "customer-7"
 	var store kept
 	settler := delivery.Settler{
 		Store: &store, Logger: slog.New(slog.DiscardHandler),
@@ -61,7 +62,7 @@ func TestSettlementHoldsTheWholeOutcome(t *testing.T) {
 		Leased: held, Event: halfmsg.EventRefused, After: time.Second, Hold: time.Minute, Cause: "no route",
 	}}, func([]delivery.Outcome, []halfmsg.Result) {})
 	want := []halfmsg.Settlement{{
-		Name: held.Name, Token: "token", Fingerprint: "digest", Event: halfmsg.EventRefused,
+		Name: held.Name, OrderingKey: "customer-7", Token: "token", Fingerprint: "digest", Event: halfmsg.EventRefused,
 		After: time.Second, Hold: time.Minute, Cause: "no route", Backlog: true, Prompt: true,
 	}}
 	if !reflect.DeepEqual(store.all, want) {

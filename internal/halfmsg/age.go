@@ -22,6 +22,9 @@ func (c *Claim) DueAt() time.Time {
 // DueFor is how long the message had been due when it was claimed, likewise; 0 when it was PENDING then.
 func (c *Claim) DueFor() time.Duration { return c.claimedAfter(c.DueAt()) }
 
+// AwaitedFor is how long a committed successor had waited for the message's verdict when it was claimed, likewise.
+func (c *Claim) AwaitedFor() time.Duration { return c.claimedAfter(c.AwaitedSince) }
+
 func (c *Claim) claimedAfter(then time.Time) time.Duration {
 	if c.ClaimedAt.IsZero() || then.IsZero() {
 		return 0

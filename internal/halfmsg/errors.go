@@ -13,6 +13,8 @@ var (
 	ErrFull = errors.New("store is full")
 	// ErrOverQuota: the producer has as many unfinished messages as it may have. Nothing happened; try again later.
 	ErrOverQuota = errors.New("producer is over its quota")
+	// ErrKeyHeld: the chain of the message's ordering key is as long as it may be. Nothing happened; try again later.
+	ErrKeyHeld = errors.New("ordering key has too many unfinished messages")
 	// ErrNotFound: no message with the name, nor a receipt.
 	ErrNotFound = errors.New("no such message")
 	// ErrNoArchive: the store keeps no archive of finished messages.

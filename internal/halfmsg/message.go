@@ -38,6 +38,9 @@ type Message struct {
 	ContentType string
 	Headers     map[string]string
 	Body        []byte
+	// OrderingKey names the chain of the message: the broker acknowledges the messages of one producer with one key in the
+	// order in which they were stored. Empty for no order.
+	OrderingKey string
 	// Delay is how long the message waits as SENDABLE before it is published.
 	Delay time.Duration
 	// EarlierCopies is how many copies may have been published before the store had the message.
@@ -54,9 +57,10 @@ type Message struct {
 	Replayed bool
 }
 
-// Digest is a fingerprint of the content that a repeated SendHalfMessage must match: destination, body and marker
-// store. A broker is part of the destination. The callback target, ConfirmAfter, the trace and EarlierCopies are left
-// out: a producer may repeat a call from another address. A call from another marker store is another business.
+// Digest is a fingerprint of the content that a repeated SendHalfMessage must match: destination, body, ordering key
+// and marker store. A broker is part of the destination. The callback target, ConfirmAfter, the trace and EarlierCopies
+// are left out: a producer may repeat a call from another address. A call from another marker store is another
+// business.
 func (m *Message) Digest() string {
 	h := sha256.New()
 	field := func(b []byte) {
@@ -74,7 +78,12 @@ func (m *Message) Digest() string {
 		field([]byte(key))
 		field([]byte(m.Headers[key]))
 	}
-	// Headers come in pairs, so one field or three fields more cannot be mistaken for headers.
+	// Headers come in pairs, and none has an empty name, so these fields cannot be mistaken for headers or for each other.
+	if m.OrderingKey != "" {
+		field(nil)
+		field([]byte("ordering_key"))
+		field([]byte(m.OrderingKey))
+	}
 	if m.MarkerStore != "" {
 		field(nil)
 		field(nil)
@@ -110,6 +119,9 @@ type Claim struct {
 	CreatedAt time.Time
 	// ClaimedAt is when the store claimed the message, by the store's clock.
 	ClaimedAt time.Time
+	// AwaitedSince is since when a committed successor of the message's chain waits for the verdict about this message;
+	// zero where none does.
+	AwaitedSince time.Time
 	// SubmittedAt is when the claiming Submit came, by this process's clock; zero for other claims.
 	SubmittedAt time.Time
 	// SendableAt is when the message became SENDABLE, by the store's clock; zero while it is PENDING.
@@ -139,6 +151,11 @@ type Record struct {
 	LeaseUntil time.Time
 	// SendableAt is when the verdict was stored; zero while the message is PENDING or ACKNOWLEDGED.
 	SendableAt time.Time
+	// HeldBy is the id of the first message of the chain, for which a committed message waits; empty for other messages,
+	// and DueAt is zero while the message waits so.
+	HeldBy string
+	// AwaitedSince is that of Claim.
+	AwaitedSince time.Time
 	// Parked says that the message is due and waits for its broker, which takes no messages now.
 	Parked bool
 	// Timeline has the stored events; only Get returns a timeline. Story has all events.

@@ -11,6 +11,9 @@ import (
 type Result struct {
 	// State is the present state of the message, also when Err is ErrIllegal or ErrExists.
 	State State
+	// Waits says that the move has made the message SENDABLE behind another message of its chain: the message has no owner
+	// now, and is due when the messages before it have left the chain.
+	Waits bool
 	// Err is nil when the move was made, now or before by the same call.
 	Err error
 }
@@ -30,13 +33,17 @@ type Submitted struct {
 //     message that fails fails alone;
 //   - every move is an atomic step that changes the record and its place in the indexes together, and every call may be
 //     repeated;
-//   - times are the store's own clock, never the caller's.
+//   - times are the store's own clock, never the caller's;
+//   - of the PENDING, SENDABLE, ABANDONED and DEAD messages of one producer with one ordering key, which are its chain,
+//     only the first that was stored is ever claimed as SENDABLE. The move that takes the first one out of the chain
+//     makes a SENDABLE successor due. A message that becomes SENDABLE behind others makes the questions about the
+//     PENDING ones before it due. A replay belongs to no chain.
 
 // Intake is the store as producers' calls use it.
 type Intake interface {
 	// Create stores messages as PENDING, due ConfirmAfter from now. If the name is taken, the same content gets the
 	// present state and no error, and other content gets ErrExists. A store may bound how many unfinished messages a
-	// producer has; further messages get ErrOverQuota.
+	// producer has; further messages get ErrOverQuota; and of one ordering key, further ones get ErrKeyHeld.
 	Create(ctx context.Context, messages []Message) []Result
 	// Recall answers about messages that are stored already as Create does, and stores none: others get ErrNotFound. It
 	// needs no room in the store.
@@ -47,8 +54,8 @@ type Intake interface {
 	// gets the verdict UNKNOWN.
 	Submit(ctx context.Context, names []Name, lease time.Duration) []Submitted
 	// SubmitTrusted stores Submits as verdicts COMMITTED: PENDING and ABANDONED messages become SENDABLE, even if they
-	// have an owner, whose later writes get ErrLeaseLost. They are due after their delay; messages without a delay are
-	// claimed for lease. In other states SubmitTrusted is like Submit.
+	// have an owner, whose later writes get ErrLeaseLost. They are due after their delay, or in their turn; messages that
+	// wait for neither are claimed for lease. In other states SubmitTrusted is like Submit.
 	SubmitTrusted(ctx context.Context, names []Name, lease time.Duration) []Submitted
 	// Rollback removes PENDING messages, even if they have an owner. ROLLED_BACK messages get no error, others get
 	// ErrIllegal and their state.
@@ -104,6 +111,8 @@ type Settler interface {
 type Settlement struct {
 	Name  Name
 	Token Token
+	// OrderingKey is that of the claim, by which a store may find the message.
+	OrderingKey string
 	// Fingerprint is the fingerprint of the claim, if there is one.
 	Fingerprint string
 	// Event must be allowed by Owned.
@@ -251,6 +260,8 @@ type Stat struct {
 	// FirstDueAt is when the first message is due, which is the end of its lease if the message has an owner. A time long
 	// past says that no instance claims the message. Zero without messages, or if nothing happens by itself.
 	FirstDueAt time.Time
+	// Held counts the SENDABLE messages that wait for an earlier message of their chain.
+	Held int64
 	// Producers counts the PENDING messages of each producer that has some; nil in other states.
 	Producers map[string]int64
 }

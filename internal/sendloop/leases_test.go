@@ -54,6 +54,20 @@ func TestEarlierCopiesFlagTheFirst(t *testing.T) {
 	})
 }
 
+// Consumers find the ordering key in a header, on every broker.
+func TestOrderingKeyBecomesAHeader(t *testing.T) {
+	inHouse(t, sendloop.Config{}, func(h *house) {
+		claims := h.committed("1")
+		claims[0].OrderingKey = "customer-7"
+		h.Offer(claims, time.Now().Add(lease))
+		synctest.Wait()
+		p := h.published()
+		if len(p) != 1 || p[0].Headers["msghandler-key"] != "customer-7" || p[0].Headers["own"] != "1" {
+			t.Errorf("published %+v", p)
+		}
+	})
+}
+
 // The brokers have equal parts of the memory for bodies, so a broker that is stuck leaves the others theirs.
 func TestBrokersShareTheMemoryOfBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

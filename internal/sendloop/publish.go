@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/ground/logtext"
+	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/loglimit"
 )
@@ -258,13 +260,23 @@ func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {
 		Exchange:    claim.Exchange,
 		RoutingKey:  claim.RoutingKey,
 		ContentType: claim.ContentType,
-		Headers:     claim.Headers,
+		Headers:     headers(&claim),
 		Body:        claim.Body,
 		Trace:       claim.Trace,
 		DueAt:       claim.DueAt(),
 		Attempt:     claim.EarlierCopies + claim.Copies + 1 + again,
 		Publication: publication,
 	}
+}
+
+// headers are the caller's, and the ordering key, on every broker.
+func headers(claim *halfmsg.Claim) map[string]string {
+	if claim.OrderingKey == "" {
+		return claim.Headers
+	}
+	all := map[string]string{publish.HeaderKey: claim.OrderingKey}
+	maps.Copy(all, claim.Headers)
+	return all
 }
 
 // outcomeOf is the event that the broker's answer means for a message.

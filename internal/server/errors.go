@@ -51,6 +51,10 @@ var faultTable = []fault{
 			"limits.unfinished); nothing was stored", true,
 	},
 	{
+		halfmsg.ErrKeyHeld, codes.ResourceExhausted, "KEY_HELD",
+		"the ordering key has as many unfinished messages as it may have (limits.held_per_key); nothing was stored", true,
+	},
+	{
 		policy.ErrBytes, codes.ResourceExhausted, "PRODUCER_BYTES",
 		"the producer's unfinished messages have as many bytes as they may have (producers.NAME.max_unfinished_bytes, " +
 			"or else policy.max_unfinished_bytes); nothing was stored", true,

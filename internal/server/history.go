@@ -150,6 +150,7 @@ func (s *Server) hides(caller access.Identity) bool {
 func (s *Server) finishedFor(caller access.Identity, f *halfmsg.Finished) *adminv1.FinishedMessage {
 	message := &msghandlerv1.Message{
 		Id: f.ID, Broker: f.Broker, Exchange: f.Exchange, RoutingKey: f.RoutingKey, ContentType: f.ContentType,
+		OrderingKey: f.OrderingKey,
 	}
 	if !s.hides(caller) {
 		message.Body, message.Headers = f.Body, f.Headers

@@ -252,7 +252,7 @@ func (s *Server) recordFor(caller access.Identity, r *halfmsg.Record) *adminv1.M
 func recordOf(r *halfmsg.Record) *adminv1.MessageRecord {
 	message := &msghandlerv1.Message{
 		Id: r.ID, Broker: r.Broker, Exchange: r.Exchange, RoutingKey: r.RoutingKey, Body: r.Body,
-		ContentType: r.ContentType, Headers: r.Headers,
+		ContentType: r.ContentType, Headers: r.Headers, OrderingKey: r.OrderingKey,
 	}
 	if r.Delay > 0 {
 		message.Delay = durationpb.New(r.Delay)
@@ -264,7 +264,7 @@ func recordOf(r *halfmsg.Record) *adminv1.MessageRecord {
 		ConfirmAttempts: count32(r.ConfirmAttempts), PublishAttempts: count32(r.PublishAttempts),
 		DeleteAttempts: count32(r.DeleteAttempts), LastError: cut(r.LastError),
 		LeaseOwner: r.LeaseOwner, LeaseEndTime: Moment(r.LeaseUntil),
-		LastErrorTime: Moment(r.ErrorAt), Parked: r.Parked,
+		LastErrorTime: Moment(r.ErrorAt), Parked: r.Parked, HeldBy: r.HeldBy,
 	}
 }
 

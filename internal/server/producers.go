@@ -121,6 +121,7 @@ func (s *Server) build(c *check, o origin, m *msghandlerv1.Message) halfmsg.Mess
 		Exchange: m.GetExchange(), RoutingKey: m.GetRoutingKey(),
 		ContentType: m.GetContentType(), Headers: m.GetHeaders(), Body: m.GetBody(),
 		Delay:          c.duration("delay", m.GetDelay(), maxDelay),
+		OrderingKey:    m.GetOrderingKey(),
 		EarlierCopies:  int(m.GetEarlierCopies()),
 		CallbackTarget: o.target, MarkerStore: o.markerStore, ConfirmAfter: o.confirmAfter, Trace: o.trace,
 	}

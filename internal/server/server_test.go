@@ -97,6 +97,7 @@ func TestErrorsAreTranslatedOnce(t *testing.T) {
 		{halfmsg.ErrUnavailable, codes.Unavailable, "STORE_UNAVAILABLE", true},
 		{halfmsg.ErrFull, codes.ResourceExhausted, "STORE_FULL", true},
 		{halfmsg.ErrOverQuota, codes.ResourceExhausted, "PRODUCER_QUOTA", true},
+		{halfmsg.ErrKeyHeld, codes.ResourceExhausted, "KEY_HELD", true},
 		{halfmsg.ErrUncertain, codes.Unknown, "OUTCOME_UNKNOWN", true},
 		{halfmsg.ErrNotFound, codes.NotFound, "MESSAGE_NOT_FOUND", false},
 		{halfmsg.ErrIllegal, codes.FailedPrecondition, "WRONG_STATE", false},

@@ -206,6 +206,12 @@ func (c *check) message(m *msghandlerv1.Message, maxBody int, brokers []string) 
 		c.fail("body", "is %d bytes long, more than %d", len(m.GetBody()), maxBody)
 	}
 	c.headers(m.GetHeaders())
+	if m.GetOrderingKey() != "" {
+		c.id("ordering_key", m.GetOrderingKey())
+		if m.GetDelay() != nil {
+			c.fail("delay", "must be empty with an ordering_key: the messages behind this one would wait as long")
+		}
+	}
 	if n := m.GetEarlierCopies(); n > maxEarlierCopies {
 		c.fail("earlier_copies", "is %d, more than %d", n, maxEarlierCopies)
 	}

@@ -60,6 +60,7 @@ func TestBadInput(t *testing.T) {
 	broker := text(func(r *request) *string { return &r.Message.Broker })
 	exchange := text(func(r *request) *string { return &r.Message.Exchange })
 	key := text(func(r *request) *string { return &r.Message.RoutingKey })
+	orderingKey := text(func(r *request) *string { return &r.Message.OrderingKey })
 	contentType := text(func(r *request) *string { return &r.Message.ContentType })
 	delay := func(d *durationpb.Duration) func(*request) { return func(r *request) { r.Message.Delay = d } }
 	confirmAfter := func(d time.Duration) func(*request) {
@@ -128,6 +129,11 @@ func TestBadInput(t *testing.T) {
 		{"delay beyond Go", delay(&durationpb.Duration{Seconds: 315576000000}), invalid, "message.delay"},
 		{"delay beyond protobuf", delay(&durationpb.Duration{Seconds: 1 << 62}), invalid, "message.delay"},
 		{"delay of two signs", delay(&durationpb.Duration{Seconds: 1, Nanos: -1}), invalid, "message.delay"},
+		{"delay with an ordering key", func(r *request) {
+			r.Message.OrderingKey, r.Message.Delay = "customer-7", durationpb.New(time.Second)
+		}, invalid, "message.delay"},
+		{"ordering key too long", orderingKey(long[:129]), invalid, "message.ordering_key"},
+		{"ordering key with a blank", orderingKey("customer 7"), invalid, "message.ordering_key"},
 		{"confirm_after negative", confirmAfter(-time.Second), invalid, "confirm_after"},
 		{"confirm_after absurd", confirmAfter(24*time.Hour + 1), invalid, "confirm_after"},
 		{"no callback target", target(""), codes.Unavailable, ""},

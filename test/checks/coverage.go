@@ -180,8 +180,8 @@ const root = "../.."
 
 // otherReplies are the replies that are no code: lists by their lengths, and those of the scripts for paged messages.
 var otherReplies = map[string][]string{
-	"claim":  {"list of 2", "list of 3", "list of 4", "list of 9"},
-	"submit": {"list of 9"}, "trust": {"list of 3", "list of 9"},
+	"claim":  {"list of 2", "list of 3", "list of 4", "list of 10"},
+	"submit": {"list of 10"}, "trust": {"list of 3", "list of 10"},
 	"create_paged": {"left", "done"}, "submit_paged": {"left", "done", "list of 2"}, "settle_paged": {"left", "done"},
 }
 

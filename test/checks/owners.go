@@ -122,7 +122,9 @@ func (w word) step(c wire.ScriptCall, reply any) step {
 		s.kind, s.eventKnown = seen, false
 	case kind == replyOK && needsLease:
 		s.kind = settled
-	case kind == replyOK:
+	case kind == replyWaits && needsLease: // the message stands behind another one of its chain, without an owner
+		s.kind, s.hold = settled, 0
+	case kind == replyOK || kind == replyWaits:
 		s.kind, s.token = moved, ""
 	case kind == replyLost && needsLease:
 		s.kind, s.eventKnown = refused, false

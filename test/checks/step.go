@@ -56,7 +56,7 @@ const (
 
 // The kinds of replies, as prelude.lua has them.
 const (
-	replyOK, replyLost, replyStored, replyHeld, replyRepaired = 0, 20, 60, 70, 80
+	replyOK, replyLost, replyStored, replyHeld, replyRepaired, replyWaits = 0, 20, 60, 70, 80, 90
 )
 
 // stepsOf reads a call of a script.
@@ -66,7 +66,7 @@ func stepsOf(c wire.ScriptCall) []step {
 	}
 	switch c.Script {
 	case "create":
-		return perMessage(c, 1, 4, created)
+		return perMessage(c, 2, 5, created)
 	case "create_paged":
 		return createdPaged(c)
 	case "submit":
@@ -167,7 +167,8 @@ func answerOf(reply any) string {
 
 func created(_ wire.ScriptCall, reply any) step {
 	kind, state, _ := coded(reply)
-	s := step{answer: answerOf(reply), state: state, event: halfmsg.EventSend, eventKnown: kind >= replyStored}
+	s := step{answer: answerOf(reply), state: state, event: halfmsg.EventSend}
+	s.eventKnown = kind == replyStored || kind == replyRepaired
 	if s.eventKnown {
 		s.kind = begun
 	}
@@ -216,7 +217,7 @@ func replayed(_ wire.ScriptCall, reply any) step {
 // repaired reads {id, what was wrong} for each repair.
 func repaired(c wire.ScriptCall) (steps []step) {
 	for _, reply := range c.Reply {
-		if fields, _ := reply.([]any); len(fields) > 1 {
+		if fields, _ := reply.([]any); len(fields) == 2 {
 			steps = append(steps, step{key: c.Args[0] + "/" + text(fields[0]), kind: unknown, answer: "repair"})
 		}
 	}

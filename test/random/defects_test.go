@@ -45,6 +45,20 @@ var defects = map[string]struct {
 		defect{believed: true},
 		"COMMITTED is stored without a source",
 	},
+	"ordering keys forgotten": {
+		defect{store: func(_ *miniredis.Miniredis, s store) store { return forgetsKeys{s} }},
+		"that it waits for its turn is false",
+	},
+	"a successor due when its predecessor is claimed": {
+		defect{store: func(server *miniredis.Miniredis, s store) store { return hasty{store: s, server: server} }},
+		"that it is the first of its chain is false",
+	},
+	"a lost lease frees a successor": {
+		defect{store: func(server *miniredis.Miniredis, s store) store {
+			return hasty{store: s, server: server, afterLoss: true}
+		}},
+		"that it is the first of its chain is false",
+	},
 	"a trusted Submit that is only remembered": {
 		defect{store: func(_ *miniredis.Miniredis, s store) store { return remembers{s} }},
 		"trusted submit is answered with pending",
@@ -143,4 +157,41 @@ func (s overwrites) Create(ctx context.Context, messages []halfmsg.Message) []ha
 		}
 	}
 	return results
+}
+
+// forgetsKeys stores messages without their ordering keys.
+type forgetsKeys struct{ store }
+
+func (s forgetsKeys) Create(ctx context.Context, messages []halfmsg.Message) []halfmsg.Result {
+	changed := append([]halfmsg.Message(nil), messages...)
+	for i := range changed {
+		changed[i].OrderingKey = ""
+	}
+	return s.store.Create(ctx, changed)
+}
+
+// hasty makes the successors of claimed messages due: of all, or of those whose owner has lost the lease.
+type hasty struct {
+	store
+	server    *miniredis.Miniredis
+	afterLoss bool
+}
+
+func (s hasty) ClaimSendable(
+	ctx context.Context, limit int, lease time.Duration, brokers ...string,
+) ([]halfmsg.Claim, error) {
+	claims, err := s.store.ClaimSendable(ctx, limit, lease, brokers...)
+	for _, claim := range claims {
+		if claim.OrderingKey == "" || s.afterLoss && claim.Copies == 0 {
+			continue
+		}
+		index := prefix + ":{00}:" + claim.Producer + ":sendable"
+		waiting, _ := s.server.SortedSet(index)
+		for id, due := range waiting {
+			if id != claim.ID && due >= 1<<52-1 {
+				_, _ = s.server.ZAdd(index, 0, id)
+			}
+		}
+	}
+	return claims, err
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
@@ -29,7 +30,9 @@ type item struct {
 	// content is the content of the first SendHalfMessage, once there was a SendHalfMessage.
 	content halfmsg.Message
 	sent    bool
-	truth   truth
+	// place is the place in the order in which messages were stored.
+	place int
+	truth truth
 	// saidCommitted and saidRolledBack are the producer's answers so far.
 	saidCommitted, saidRolledBack bool
 
@@ -55,10 +58,35 @@ type item struct {
 type model struct {
 	items map[halfmsg.Name]*item
 	now   int64
+	// stored counts messages.
+	stored int
 	// made are the moves that were made so far, in all sequences of the lab.
 	made map[halfmsg.Move]int
 	// wrong is the first violation.
 	wrong string
+}
+
+// open says whether a message is in its chain: it is unfinished, and the broker has not acknowledged it.
+func (it *item) open() bool {
+	kept := it.state != halfmsg.None && !it.state.Final()
+	return it.content.OrderingKey != "" && kept && it.state != halfmsg.Acknowledged
+}
+
+// before lists the messages before one in the order of its key.
+func (m *model) before(name halfmsg.Name) (all []*item) {
+	it := m.items[name]
+	for other, its := range m.items {
+		if it.content.OrderingKey != "" && other.Producer == name.Producer && its.sent && its.place < it.place &&
+			its.content.OrderingKey == it.content.OrderingKey {
+			all = append(all, its)
+		}
+	}
+	return all
+}
+
+// behind says whether a message stands behind another one of its chain.
+func (m *model) behind(name halfmsg.Name) bool {
+	return slices.ContainsFunc(m.before(name), (*item).open)
 }
 
 func (m *model) note(from halfmsg.State, event halfmsg.Event) {
@@ -88,7 +116,8 @@ func (m *model) created(message *halfmsg.Message, r halfmsg.Result) {
 	switch {
 	case !it.sent:
 		m.note(halfmsg.None, halfmsg.EventSend)
-		it.sent, it.content, it.state = true, *message, halfmsg.Pending
+		m.stored++
+		it.sent, it.content, it.state, it.place = true, *message, halfmsg.Pending, m.stored
 		if r.Err != nil || r.State != halfmsg.Pending {
 			m.failf("%s: a new message is answered with %v, %v", message.Name, r.State, r.Err)
 		}
@@ -198,6 +227,8 @@ func (m *model) claimed(c *halfmsg.Claim, lease int64) {
 	switch {
 	case c.State != it.state:
 		m.failf("%s: claimed as %v, it is %v", c.Name, c.State, it.state)
+	case c.State == halfmsg.Sendable && m.behind(c.Name):
+		m.failf("%s: claimed before its turn", c.Name)
 	case it.token != "" && it.leaseEnd > m.now:
 		m.failf("%s: claimed while %s holds it", c.Name, it.token)
 	case c.ConfirmAttempts != it.confirms || c.PublishAttempts != it.publishes || c.Copies != it.copies:
@@ -246,7 +277,11 @@ func (m *model) settled(s *halfmsg.Settlement, r halfmsg.Result) {
 		m.failf("%s: %v leads to %v, want %v", s.Name, s.Event, r.State, to)
 	}
 	it.state = to
-	if s.Hold > 0 {
+	waits := to == halfmsg.Sendable && m.behind(s.Name)
+	if r.Waits != waits {
+		m.failf("%s: %v, that it waits for its turn is %t, want %t", s.Name, s.Event, r.Waits, waits)
+	}
+	if s.Hold > 0 && !waits {
 		it.leaseEnd = m.now + s.Hold.Milliseconds()
 	} else {
 		it.token = ""
@@ -335,7 +370,18 @@ func (m *model) published(p *halfmsg.Publishing) {
 	case p.Attempt > it.copies+1:
 		m.failf("%s: attempt %d after %d copies at most", p.Name, p.Attempt, it.copies)
 	}
-	m.same(p.Name, p.Exchange, p.RoutingKey, p.Headers, p.Body)
+	overtakes := func(other *item) bool {
+		return !other.acked && !other.discarded && other.state != halfmsg.RolledBack
+	}
+	if len(it.attempts) == 0 && slices.ContainsFunc(m.before(p.Name), overtakes) {
+		m.failf("%s: published out of order", p.Name)
+	}
+	if key := p.Headers["msghandler-key"]; key != it.content.OrderingKey {
+		m.failf("%s: published with the ordering key %q", p.Name, key)
+	}
+	headers := maps.Clone(p.Headers)
+	delete(headers, "msghandler-key")
+	m.same(p.Name, p.Exchange, p.RoutingKey, headers, p.Body)
 	it.attempts[p.Attempt] = true
 }
 

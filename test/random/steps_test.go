@@ -174,6 +174,9 @@ func (w *world) message(name halfmsg.Name, c int, other bool) halfmsg.Message {
 		CallbackTarget: "127.0.0.1:1", ConfirmAfter: time.Duration(c%3) * time.Second,
 		Delay: time.Duration(c/4%2) * time.Duration(c/8) * time.Second,
 	}
+	if w.keyed && name.Producer == "orders" {
+		m.OrderingKey, m.Delay = "customer-7", 0
+	}
 	if it.sent {
 		m.Body = []byte("other")
 	}

@@ -70,7 +70,9 @@ type world struct {
 	names     []halfmsg.Name
 	instances [owners]*instance
 	afterAck  bool
-	story     []string
+	// keyed says that the messages of the producer orders have one ordering key.
+	keyed bool
+	story []string
 
 	mu         sync.Mutex
 	model      model
@@ -82,7 +84,10 @@ type world struct {
 func (l *lab) run(t *testing.T, steps []step, afterAck bool) (wrong string) {
 	synctest.Test(t, func(*testing.T) {
 		l.server.FlushAll()
-		w := &world{lab: l, afterAck: afterAck, model: model{items: map[halfmsg.Name]*item{}, made: l.made}}
+		w := &world{
+			lab: l, afterAck: afterAck, keyed: steps[0].C%2 == 1,
+			model: model{items: map[halfmsg.Name]*item{}, made: l.made},
+		}
 		for _, name := range []string{"orders/1", "orders/2", "stock/1", trusted + "/1"} {
 			producer, id, _ := strings.Cut(name, "/")
 			w.names = append(w.names, halfmsg.Name{Producer: producer, ID: id})

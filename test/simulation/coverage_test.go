@@ -15,6 +15,8 @@ var notCovered = map[string]string{
 	"reply claim list of 2":      "only foreign hands leave an index entry without its record",
 	"reply claim list of 3":      "only foreign hands leave keys of another type",
 	"reply create OVER":          "the world sets no limits.unfinished",
+	"reply create KEYHELD":       "no message of the world has an ordering key",
+	"reply move WAITS":           "no message of the world has an ordering key",
 	"reply replay *":             "nobody replays from the archive in the world",
 	"move none replay sendable":  "nobody replays from the archive in the world",
 	"move abandoned retry *":     "no operator acts in the world",

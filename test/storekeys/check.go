@@ -80,7 +80,7 @@ func (s *Snapshot) Check(now time.Time) (wrong []string) {
 			}
 		}
 	}
-	wrong = append(wrong, s.checkIdle()...)
+	wrong = append(append(wrong, s.checkIdle()...), s.checkChains()...)
 	slices.Sort(wrong)
 	return wrong
 }
@@ -99,6 +99,47 @@ func (s *Snapshot) checkIdle() (wrong []string) {
 	for page := range s.paged {
 		if home, _, _ := strings.Cut(page, ":page:"); !busy[home] {
 			wrong = append(wrong, page+": the page of a producer without unfinished messages")
+		}
+	}
+	return wrong
+}
+
+// behind is the due time of a committed message that stands behind another one of its chain.
+const behind = 1<<52 - 1
+
+// checkChains checks that only the first message of each chain may be published, and that a chain has unfinished
+// messages alone.
+func (s *Snapshot) checkChains() (wrong []string) {
+	for name, m := range s.Messages {
+		inChain := m.OrderingKey != "" && !m.Receipt() && m.State() != halfmsg.Acknowledged
+		_, id, _ := strings.Cut(name, "/")
+		place, stands := s.chains[chain{m.Home, m.OrderingKey}][id]
+		switch {
+		case !inChain && m.Key != "":
+			wrong = append(wrong, fmt.Sprintf("%s: it is in the chain of %q, and does not belong there", name, m.Key))
+		case inChain && (m.Key != m.OrderingKey || !stands):
+			wrong = append(wrong, fmt.Sprintf("%s: it has the ordering key %q, and is in the chain of %q", name,
+				m.OrderingKey, m.Key))
+		}
+		due, sendable := m.Due[halfmsg.Sendable]
+		first := !inChain || !slices.ContainsFunc(slices.Collect(maps.Values(s.chains[chain{m.Home, m.Key}])),
+			func(other float64) bool { return other < place })
+		if sendable && (due >= behind) == first {
+			wrong = append(wrong, fmt.Sprintf("%s: it is due at %.0f, and that it is the first of its chain is %t", name, due,
+				first))
+		}
+	}
+	for c, ids := range s.chains {
+		for id := range ids {
+			_, producer, _ := strings.Cut(c.home, ":")
+			if m := s.Messages[producer+"/"+id]; m == nil || m.Home != c.home || m.Key != c.key {
+				wrong = append(wrong, fmt.Sprintf("%s: the chain of %s has the message %s, which is not there", c.home, c.key, id))
+			}
+		}
+	}
+	for c := range s.awaited {
+		if len(s.chains[c]) == 0 {
+			wrong = append(wrong, fmt.Sprintf("%s: the chain of %s is awaited, and empty", c.home, c.key))
 		}
 	}
 	return wrong
@@ -154,7 +195,7 @@ func (m *Message) checkFinished() (wrong []string) {
 	}
 	for what, left := range map[string]bool{
 		"a cell": len(m.Cells) > 0, "an index entry": len(m.Due) > 0, "a creation time": len(m.Entered) > 0,
-		"a lease": m.Token != "", "a verdict": m.Verdict != "", "notes": m.Notes != nil,
+		"an ordering key": m.Key != "", "a lease": m.Token != "", "a verdict": m.Verdict != "", "notes": m.Notes != nil,
 	} {
 		if left {
 			wrong = append(wrong, "it has no record, and "+what)
@@ -177,7 +218,7 @@ func (m *Message) checkLease(now time.Time) (wrong []string) {
 		}
 	}
 	ahead := time.Duration(due-now.UnixMilli()) * time.Millisecond
-	if now.IsZero() {
+	if now.IsZero() || due >= behind {
 		ahead = 0
 	}
 	switch {

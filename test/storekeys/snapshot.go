@@ -24,7 +24,13 @@ type Snapshot struct {
 	// paged has the page lists, by SHARD:PRODUCER:page:NUMBER, and due the due times of pages by the same name.
 	paged map[string]map[string]bool
 	due   map[string]float64
+	// chains have the places of ids, by SHARD:PRODUCER and ordering key, and awaited the keys of chains that are awaited.
+	chains  map[chain]map[string]float64
+	awaited map[chain]bool
 }
+
+// chain names a chain.
+type chain struct{ home, key string }
 
 // Message has the keys of a message.
 type Message struct {
@@ -40,6 +46,8 @@ type Message struct {
 	Due, Entered map[halfmsg.State]float64
 	// Token and Verdict belong to an indexed message.
 	Token, Verdict string
+	// Key is the ordering key while the message is in a chain, and OrderingKey that of the record.
+	Key, OrderingKey string
 	// Notes are the fields of the notes; nil without notes.
 	Notes map[string]string
 }
@@ -55,7 +63,7 @@ type Cell struct {
 func Read(server *miniredis.Miniredis, prefix string) *Snapshot {
 	s := &Snapshot{
 		Messages: map[string]*Message{}, listed: map[string]bool{}, paged: map[string]map[string]bool{},
-		due: map[string]float64{},
+		due: map[string]float64{}, chains: map[chain]map[string]float64{}, awaited: map[chain]bool{},
 	}
 	for _, key := range server.Keys() {
 		if rest, own := strings.CutPrefix(key, prefix+":"); own {
@@ -107,6 +115,10 @@ func (s *Snapshot) message(home, id string) *Message {
 // readPart reads a key of a producer.
 func (s *Snapshot) readPart(server *miniredis.Miniredis, key, home, part string) {
 	if id, is := strings.CutPrefix(part, "m:"); is {
+		if text, _ := server.Get(key); strings.HasPrefix(text, "keyed ") {
+			s.lasting(key, server.TTL(key))
+			return // a pointer to the message
+		}
 		s.readRecord(server, key, s.message(home, id))
 		return
 	}
@@ -126,6 +138,10 @@ func (s *Snapshot) readPart(server *miniredis.Miniredis, key, home, part string)
 		s.paged[home+":"+part] = page
 		return
 	}
+	if name, is := strings.CutPrefix(part, "chain:"); is {
+		s.chains[chain{home, name}], _ = server.SortedSet(key)
+		return
+	}
 	s.readShared(server, key, home, part)
 }
 
@@ -141,6 +157,16 @@ func (s *Snapshot) readShared(server *miniredis.Miniredis, key, home, part strin
 	case "leases":
 		for id, token := range fieldsOf(server, key) {
 			s.message(home, id).Token = token
+		}
+		return
+	case "keys":
+		for id, key := range fieldsOf(server, key) {
+			s.message(home, id).Key = key
+		}
+		return
+	case "awaited":
+		for name := range fieldsOf(server, key) {
+			s.awaited[chain{home, name}] = true
 		}
 		return
 	case "verdicts":
@@ -171,12 +197,19 @@ func (s *Snapshot) readShared(server *miniredis.Miniredis, key, home, part strin
 	}
 }
 
+// orderingKey is the ordering key in the first line of a record.
+var orderingKey = regexp.MustCompile(`"ordering_key":"([^"]+)"`)
+
 func (s *Snapshot) readRecord(server *miniredis.Miniredis, key string, m *Message) {
 	text, _ := server.Get(key)
 	words := strings.SplitN(text, " ", 3)
 	m.Kind, m.TTL = words[0], server.TTL(key)
 	if len(words) > 1 {
 		m.Created, _ = strconv.ParseInt(words[1], 10, 64)
+	}
+	line, _, _ := strings.Cut(text, "\n")
+	if found := orderingKey.FindStringSubmatch(line); found != nil && !strings.Contains(line, `"replayed":true`) {
+		m.OrderingKey = found[1]
 	}
 }
 

@@ -192,7 +192,9 @@ func codeOf(state halfmsg.State) string {
 // messagesOf reads which messages a call of a script is about, as the script's own head describes it.
 func messagesOf(name string, args []string) []Message {
 	switch name {
-	case "create", "create_paged":
+	case "create":
+		return listed(args[2:], 5, nil)
+	case "create_paged":
 		return listed(args[1:], 4, nil)
 	case "submit", "submit_paged":
 		return listed(args[7:], 2, nil)

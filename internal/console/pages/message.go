@@ -144,6 +144,12 @@ func publishing(r *adminv1.MessageRecord, due, now time.Time) step {
 		to += " of broker " + broker
 	}
 	switch {
+	case r.GetHeldBy() != "":
+		return step{
+			What: "Waits for " + r.GetProducer() + "/" + r.GetHeldBy() + ", the first unfinished message with its ordering " +
+				"key: retry or discard that one if it is stuck",
+			Short: "held",
+		}
 	case r.GetParked():
 		return step{
 			What:  "Waits for its broker, which takes no messages now; then it is published to " + to + " at once",

@@ -270,6 +270,16 @@ func TestWhatHappensNext(t *testing.T) {
 	}
 }
 
+// A message behind another one of its chain names that one, which is the one to look at.
+func TestNextNamesWhatHoldsTheMessage(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	got := next(&adminv1.MessageRecord{Producer: "orders", State: msghandlerv1.State_STATE_SENDABLE, HeldBy: "1"}, now)
+	if !strings.Contains(got.What, "orders/1") || got.Listed(now) != "held" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A SENDABLE message waits for its delay, for its turn after a refusal, or for its broker.
 func TestNextTellsWhySendableMessageWaits(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,8 @@ package publish
 const (
 	// HeaderAttempt is the number of the copy: 1 is the first. Above 1, an earlier copy may be out.
 	HeaderAttempt = "msghandler-attempt"
+	// HeaderKey is the message's ordering key, if it has one.
+	HeaderKey = "msghandler-key"
 	// HeaderID is the message's id, unique for its producer.
 	HeaderID = "msghandler-id"
 	// HeaderProducer is the name of the producer.

@@ -20,7 +20,11 @@ func (s *Store) Get(_ context.Context, name halfmsg.Name) (halfmsg.Record, error
 	if e == nil {
 		return halfmsg.Record{}, halfmsg.ErrNotFound
 	}
-	return e.record(), nil
+	r := e.record()
+	if e.due.Equal(behindDue) {
+		r.DueAt, r.HeldBy = time.Time{}, s.first(e.Producer, e.OrderingKey).ID
+	}
+	return r, nil
 }
 
 // Peek is Get for tests of existing messages.
@@ -46,7 +50,7 @@ func (e *entry) record() halfmsg.Record {
 		Message: e.Message, State: e.State, CreatedAt: e.CreatedAt, UpdatedAt: e.updated, DueAt: e.due,
 		ConfirmAttempts: e.ConfirmAttempts, PublishAttempts: e.PublishAttempts, DeleteAttempts: e.DeleteAttempts,
 		LastError: e.cause, ErrorAt: e.failed, LeaseOwner: string(e.Token), SendableAt: e.SendableAt,
-		Timeline: slices.Clone(e.timeline),
+		AwaitedSince: e.AwaitedSince, Timeline: slices.Clone(e.timeline),
 	}
 	if e.Token != "" {
 		r.LeaseUntil = e.due
@@ -171,10 +175,18 @@ func (s *Store) Stats(context.Context) ([]halfmsg.Stat, error) {
 				stat.Producers[e.Producer]++
 			}
 		}
+		for _, e := range all {
+			if e.due.Equal(behindDue) {
+				stat.Held++
+			}
+		}
 		if len(all) > 0 {
 			stat.Count, stat.OldestAt = int64(len(all)), all[0].CreatedAt
 			if state.HasLoop() {
 				stat.FirstDueAt = slices.MinFunc(all, func(a, b *entry) int { return a.due.Compare(b.due) }).due
+				if stat.FirstDueAt.Equal(behindDue) {
+					stat.FirstDueAt = time.Time{}
+				}
 			}
 		}
 		stats = append(stats, stat)

@@ -22,6 +22,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	entries map[halfmsg.Name]*entry
+	stored  int
 	claims  int
 	fail    func(call string) error
 }
@@ -29,7 +30,9 @@ type Store struct {
 // entry is one message, in any state. Of a finished one little more than the digest is left.
 type entry struct {
 	halfmsg.Claim
-	digest  string
+	digest string
+	// number is the place in the order in which messages were stored.
+	number  int
 	updated time.Time
 	// due is when the lease ends, while the token of an owner is kept.
 	due time.Time
@@ -97,10 +100,14 @@ func (s *Store) create(m halfmsg.Message) halfmsg.Result {
 	if s.find(m.Name) != nil {
 		return s.recall(m)
 	}
+	if s.chainFull(m.Producer, m.OrderingKey) {
+		return halfmsg.Result{Err: halfmsg.ErrKeyHeld}
+	}
 	now := s.now()
+	s.stored++
 	s.entries[m.Name] = &entry{
 		Claim: halfmsg.Claim{Message: m, State: halfmsg.Pending, CreatedAt: now}, digest: m.Digest(),
-		due: now.Add(m.ConfirmAfter),
+		number: s.stored, due: now.Add(m.ConfirmAfter),
 	}
 	return halfmsg.Result{State: halfmsg.Pending}
 }
@@ -162,7 +169,7 @@ func (s *Store) submit(name halfmsg.Name, lease time.Duration) (answer halfmsg.S
 	default:
 		woken := e.State != to
 		if woken {
-			e.again()
+			s.again(e)
 			e.State, e.updated = to, s.now()
 		}
 		claim := s.claim(e, lease)
@@ -207,12 +214,15 @@ func (s *Store) submitTrusted(name halfmsg.Name, lease time.Duration) (answer ha
 		return answer
 	}
 	if from == halfmsg.Abandoned {
-		e.again()
+		s.again(e)
 	}
 	now := s.now()
 	e.State, e.updated, e.SendableAt, e.Token, e.due, e.hurry = to, now, now, "", now.Add(e.Delay), false
+	if s.behind(e) {
+		s.hold(e)
+	}
 	claim := e.Claim
-	if e.Delay <= 0 {
+	if e.Delay <= 0 && !s.behind(e) {
 		claim = s.claim(e, lease)
 	} else {
 		claim.Body = nil
@@ -224,8 +234,13 @@ func (s *Store) submitTrusted(name halfmsg.Name, lease time.Duration) (answer ha
 	return answer
 }
 
-// again sets the attempts back.
-func (e *entry) again() { e.ConfirmAttempts, e.PublishAttempts, e.DeleteAttempts = 0, 0, 0 }
+// again sets the attempts back, and lets successors be as patient as at first.
+func (s *Store) again(e *entry) {
+	e.ConfirmAttempts, e.PublishAttempts, e.DeleteAttempts = 0, 0, 0
+	if !e.AwaitedSince.IsZero() {
+		e.AwaitedSince = s.now()
+	}
+}
 
 // PendingProducers implements halfmsg.ConfirmStore.
 func (s *Store) PendingProducers(context.Context) ([]string, error) {

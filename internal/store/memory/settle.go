@@ -53,7 +53,7 @@ func (s *Store) settleMessage(w halfmsg.Settlement) halfmsg.Result {
 	default:
 		s.move(e, to, w)
 	}
-	return halfmsg.Result{State: e.State}
+	return halfmsg.Result{State: e.State, Waits: e.State == halfmsg.Sendable && s.behind(e)}
 }
 
 // reaches says whether an event leads to a state from some state.
@@ -63,11 +63,12 @@ func reaches(event halfmsg.Event, state halfmsg.State) bool {
 
 // finish leaves a trace of a message.
 func (s *Store) finish(e *entry, to halfmsg.State) {
-	now := s.now()
+	now, key := s.now(), e.OrderingKey
 	*e = entry{
 		Claim:  halfmsg.Claim{Message: halfmsg.Message{Name: e.Name}, State: to},
 		digest: e.digest, updated: now, ends: now.Add(Retention),
 	}
+	s.free(e.Producer, key)
 }
 
 // move makes an owner's move to a state in which the message is kept.
@@ -78,7 +79,7 @@ func (s *Store) move(e *entry, to halfmsg.State, w halfmsg.Settlement) {
 		e.hurry, w.After = false, 0
 		if woken, _ := halfmsg.Next(to, halfmsg.EventRetry); woken != to {
 			to = woken
-			e.again()
+			s.again(e)
 		}
 	}
 	if to == halfmsg.Sendable && e.State == halfmsg.Pending { // a retry of a DEAD message is no verdict
@@ -99,13 +100,21 @@ func (s *Store) move(e *entry, to halfmsg.State, w halfmsg.Settlement) {
 	} else {
 		e.Token = ""
 	}
+	switch {
+	case to == halfmsg.Sendable && s.behind(e):
+		s.hold(e)
+	case to == halfmsg.Acknowledged:
+		s.free(e.Producer, e.OrderingKey)
+	}
 }
 
 // strip leaves what it takes to delete a message's marker.
 func (e *entry) strip() {
 	e.Claim = halfmsg.Claim{
-		Message: halfmsg.Message{Name: e.Name, CallbackTarget: e.CallbackTarget, MarkerStore: e.MarkerStore},
-		Token:   e.Token, CreatedAt: e.CreatedAt,
+		Message: halfmsg.Message{
+			Name: e.Name, OrderingKey: e.OrderingKey, CallbackTarget: e.CallbackTarget, MarkerStore: e.MarkerStore,
+		},
+		Token: e.Token, CreatedAt: e.CreatedAt,
 	}
 	e.cause, e.failed, e.timeline = "", time.Time{}, nil
 }
@@ -181,11 +190,15 @@ func (s *Store) bringOne(e *entry, event halfmsg.Event) halfmsg.Result {
 		s.finish(e, to)
 	case to == halfmsg.None:
 		delete(s.entries, e.Name)
+		s.free(e.Producer, e.OrderingKey)
 		return halfmsg.Result{}
 	default: // a retry
-		e.again()
+		s.again(e)
 		if e.hurry = s.held(e); !e.hurry {
 			e.State, e.updated, e.due = to, s.now(), s.now()
+			if to == halfmsg.Sendable && s.behind(e) {
+				s.hold(e)
+			}
 		}
 	}
 	return halfmsg.Result{State: e.State}

@@ -22,13 +22,17 @@ var (
 // BenchmarkCycle measures the hot path against a private server: batches of messages of 1 KiB, in one flow, beside idle
 // messages.
 func BenchmarkCycle(b *testing.B) {
-	for _, name := range []string{"create/1", "create/8", "create/100", "cycle/1", "cycle/8", "cycle/100"} {
+	for _, name := range []string{"create/1", "create/8", "create/100", "cycle/1", "cycle/8", "cycle/100", "claims/100"} {
 		b.Run(name, func(b *testing.B) {
 			server := servers.Redis(b, "--appendfsync", "everysec")
-			store, err := redisstore.New(b.Context(), redisstore.Config{
+			config := redisstore.Config{
 				URL: server.URL(), Quota: fixed(1_000_000_000), Instance: "host-21896-OG5XG2",
 				Archive: redisstore.Archive{Retention: *archiveFor, MaxMessages: 100_000, MaxBody: 64 << 10},
-			}.WithDefaults())
+			}.WithDefaults()
+			if strings.HasPrefix(name, "claims") {
+				config = redisstore.Indexed(config)
+			}
+			store, err := redisstore.New(b.Context(), config)
 			must.Succeed(b, err)
 			defer store.Close()
 			what, of, _ := strings.Cut(name, "/")
@@ -46,14 +50,20 @@ func BenchmarkCycle(b *testing.B) {
 					messages[i] = halfmsg.Message{
 						Name: names[i], Exchange: "orders", RoutingKey: "paid", Body: body, ConfirmAfter: time.Minute,
 					}
+					if what == "claims" {
+						messages[i].ConfirmAfter = 0
+					}
 				}
 				for _, r := range store.Create(b.Context(), messages) {
 					if r.Err != nil {
 						b.Fatal(r.Err)
 					}
 				}
-				if what == "cycle" {
+				switch what {
+				case "cycle":
 					finish(b, store, names)
+				case "claims":
+					claimAll(b, store, size)
 				}
 			}
 			b.StopTimer()
@@ -81,6 +91,31 @@ func finish(b testing.TB, store *redisstore.Store, names []halfmsg.Name) {
 			if event == halfmsg.EventAcked {
 				settlements[i].Hold = 0
 			}
+		}
+		for _, r := range store.Settle(b.Context(), settlements) {
+			if r.Err != nil {
+				b.Fatal(r.Err)
+			}
+		}
+	}
+}
+
+// claimAll takes messages of the indexes from a pass of the confirm loop to the broker's acknowledgement.
+func claimAll(b testing.TB, store *redisstore.Store, n int) {
+	for _, event := range []halfmsg.Event{halfmsg.EventCommitted, halfmsg.EventAcked} {
+		claim := func() ([]halfmsg.Claim, error) {
+			return store.ClaimPending(b.Context(), map[string]int{"orders": n}, time.Minute)
+		}
+		if event == halfmsg.EventAcked {
+			claim = func() ([]halfmsg.Claim, error) { return store.ClaimSendable(b.Context(), n, time.Minute) }
+		}
+		claims, err := claim()
+		if err != nil || len(claims) != n {
+			b.Fatalf("%d claims: %v", len(claims), err)
+		}
+		settlements := make([]halfmsg.Settlement, len(claims))
+		for i, c := range claims {
+			settlements[i] = halfmsg.Settlement{Name: c.Name, Token: c.Token, Fingerprint: c.Fingerprint, Event: event}
 		}
 		for _, r := range store.Settle(b.Context(), settlements) {
 			if r.Err != nil {

@@ -292,7 +292,7 @@ func (s *Store) readClaims(
 				continue
 			}
 			claim.ClaimedAt = timeAt(now)
-			due, _ := fields[claimFields-1].(int64)
+			due, _ := fields[8].(int64)
 			claims = append(claims, dueClaim{claim, due})
 		}
 	}
@@ -316,7 +316,7 @@ func (s *Store) reportUnclaimed(fields []any) {
 
 // claimFields is how many fields a claim has in a script's reply, parkedFields how many a message that was put off has.
 const (
-	claimFields  = 9
+	claimFields  = 10
 	parkedFields = 4
 )
 
@@ -330,8 +330,8 @@ func claimsIn(reply []any) (claims int) {
 	return claims
 }
 
-// claim reads a claim: producer, id, record, confirms, publishes, copies, sendable_at, deletes, due. A claim whose
-// record cannot be read holds at least the name and the token.
+// claim reads a claim: producer, id, record, confirms, publishes, copies, sendable_at, deletes, due, awaited. A claim
+// whose record cannot be read holds at least the name and the token.
 func (s *Store) claim(fields []any, state halfmsg.State, token string) (halfmsg.Claim, error) {
 	claim := halfmsg.Claim{State: state, Token: halfmsg.Token(token)}
 	claim.Producer, _ = fields[0].(string)
@@ -341,6 +341,7 @@ func (s *Store) claim(fields []any, state halfmsg.State, token string) (halfmsg.
 	claim.Copies = int(number(fields[5]))
 	claim.SendableAt = timeAt(number(fields[6]))
 	claim.DeleteAttempts = int(number(fields[7]))
+	claim.AwaitedSince = timeAt(number(fields[9]))
 	record, _ := fields[2].(string)
 	t, err := decode([]byte(record), state, &claim.Message)
 	if err != nil {

@@ -29,7 +29,7 @@ func open(t testing.TB, config redisstore.Config) *redisstore.Store {
 	if config.Prefix == "" {
 		config.Prefix = fmt.Sprintf("test%d", prefixes.Add(1))
 	}
-	config.Retention = retention
+	config.Retention, config.HeldPerKey = retention, 1000
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}

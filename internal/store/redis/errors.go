@@ -90,4 +90,6 @@ var ErrCursor = errors.New("no such place in the listing")
 
 func isCorrupt(err error) bool { return errors.Is(err, halfmsg.ErrCorrupt) }
 
+func isExists(err error) bool { return errors.Is(err, halfmsg.ErrExists) }
+
 func isNotFound(err error) bool { return errors.Is(err, halfmsg.ErrNotFound) }

@@ -76,7 +76,9 @@ func word(
 	t.Helper()
 	var settlements []halfmsg.Settlement
 	for _, c := range claims {
-		settlements = append(settlements, halfmsg.Settlement{Name: c.Name, Token: c.Token, Event: event, Hold: hold})
+		settlements = append(settlements, halfmsg.Settlement{
+			Name: c.Name, OrderingKey: c.OrderingKey, Token: c.Token, Event: event, Hold: hold,
+		})
 	}
 	return store.Settle(t.Context(), settlements)
 }

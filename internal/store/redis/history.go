@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -195,10 +197,20 @@ func (s *Store) ofReceipt(ctx context.Context, name halfmsg.Name) (halfmsg.Finis
 
 // getEntry reads the newest entry of a message between two ids.
 func (s *Store) getEntry(ctx context.Context, name halfmsg.Name, from, to string) (halfmsg.Finished, error) {
-	key := s.keys.shards[s.keys.shardOf(name)] + archiveName
-	entries, err := s.intake.XRevRange(ctx, key, to, from).Result()
+	// A message with an ordering key has ended in the shard of its key, which its name does not tell.
+	pipe := s.intake.Pipeline()
+	for _, shard := range s.keys.shards {
+		pipe.XRevRange(ctx, shard+archiveName, to, from)
+	}
+	answers, err := pipe.Exec(ctx)
 	if err != nil {
 		return halfmsg.Finished{}, translate(err)
+	}
+	var entries []redis.XMessage
+	for _, answer := range answers {
+		if found, is := answer.(*redis.XMessageSliceCmd); is {
+			entries = append(entries, found.Val()...)
+		}
 	}
 	for _, e := range entries {
 		message, _ := e.Values[messageField].(string)

@@ -28,13 +28,18 @@ func (s *Store) getAll(
 	p := plan{
 		store: s, head: always(flag), room: 1, each: func(args []any, i int) []any { return append(args, names[i].ID) },
 	}
-	calls := p.calls(s.places(len(names), func(i int) halfmsg.Name { return names[i] }))
-	way(ctx, s.intake, s.scripts.get, calls)
-	for _, c := range calls {
-		for n, i := range c.items {
-			records[i], errs[i] = s.shown(c, n, names[i], whole)
+	get := func(places []place) {
+		calls := p.calls(places)
+		way(ctx, s.intake, s.scripts.get, calls)
+		for _, c := range calls {
+			for n, i := range c.items {
+				records[i], errs[i] = s.shown(c, n, names[i], whole)
+			}
 		}
 	}
+	name := func(i int) halfmsg.Name { return names[i] }
+	get(s.places(len(names), name))
+	s.follow(ctx, len(names), name, func(i int) bool { return isNotFound(errs[i]) }, get)
 	return records, errs
 }
 
@@ -61,7 +66,9 @@ func (s *Store) shown(c *call, n int, name halfmsg.Name, whole bool) (halfmsg.Re
 		record.UpdatedAt = t.at
 		return record, nil
 	}
-	record.DueAt = time.UnixMilli(due)
+	if due < behind {
+		record.DueAt = time.UnixMilli(due)
+	}
 	if token != "" {
 		record.LeaseOwner, record.LeaseUntil = ownerOf(token), record.DueAt
 	}
@@ -97,6 +104,10 @@ func readNotes(fields []any, record *halfmsg.Record) {
 		case "sendable_at":
 			record.SendableAt = timeAt(number(fields[i+1]))
 			record.UpdatedAt = later(record.UpdatedAt, record.SendableAt)
+		case "held_by":
+			record.HeldBy, _ = fields[i+1].(string)
+		case "awaited":
+			record.AwaitedSince = timeAt(number(fields[i+1]))
 		case "parked":
 			record.Parked = true
 		case "events":
@@ -134,6 +145,9 @@ func (s *Store) Stats(ctx context.Context) ([]halfmsg.Stat, error) {
 				stat.FirstDueAt = earlier(stat.FirstDueAt, c.answer(3*i+2))
 			}
 		}
+		if state == halfmsg.Sendable {
+			stat.Held = heldOf(calls)
+		}
 		if state == halfmsg.Pending {
 			stat.Producers = pendingOf(calls)
 		}
@@ -143,11 +157,20 @@ func (s *Store) Stats(ctx context.Context) ([]halfmsg.Stat, error) {
 	return stats, nil
 }
 
-// pendingOf adds up the PENDING messages of each producer, which follow the counts of the states.
+// heldOf adds up the SENDABLE messages that wait for their turn, which follow the counts of the states.
+func heldOf(calls []*call) (held int64) {
+	for _, c := range calls {
+		n, _ := c.answer(3 * len(halfmsg.Unfinished())).(int64)
+		held += n
+	}
+	return held
+}
+
+// pendingOf adds up the PENDING messages of each producer, which follow.
 func pendingOf(calls []*call) map[string]int64 {
 	producers := map[string]int64{}
 	for _, c := range calls {
-		for i := 3 * len(halfmsg.Unfinished()); i+1 < len(c.reply); i += 2 {
+		for i := 3*len(halfmsg.Unfinished()) + 1; i+1 < len(c.reply); i += 2 {
 			name, _ := c.reply[i].(string)
 			count, _ := c.reply[i+1].(int64)
 			producers[name] += count

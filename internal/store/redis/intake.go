@@ -18,11 +18,17 @@ const replicaTimeout = time.Second
 // Create implements halfmsg.Intake.
 func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfmsg.Result {
 	c := s.newCreation(messages)
-	places := s.places(len(messages), func(i int) halfmsg.Name { return messages[i].Name })
+	name := func(i int) halfmsg.Name { return messages[i].Name }
+	key := func(i int) string { return messages[i].OrderingKey }
+	places := s.keyedPlaces(len(messages), name, key)
+	// Messages with an ordering key are never paged: a page knows no order, and no message waits in it for another one.
+	keyed, plain := split(places, func(at place) bool { return key(at.index) != "" })
 	if !s.config.indexed {
-		places = c.page(ctx, places)
+		plain = c.page(ctx, plain)
 	}
-	c.index(ctx, places)
+	c.index(ctx, plain)
+	c.index(ctx, s.writePointers(ctx, keyed, name, key, c.results))
+	s.tellStates(ctx, places, name, c.results)
 	return assertCreated(messages, c.results)
 }
 
@@ -68,7 +74,10 @@ func (c *creation) keep(i int, now int64) {
 // index stores messages with index entries.
 func (c *creation) index(ctx context.Context, places []place) {
 	s := c.store
-	calls := c.plan.calls(places)
+	p := c.plan
+	p.room, p.head = p.room+1, func(places []place) []any { return append(c.plan.head(places), s.config.HeldPerKey) }
+	p.each = func(args []any, i int) []any { return append(c.plan.each(args, i), c.messages[i].OrderingKey) }
+	calls := p.calls(places)
 	s.runReplicated(ctx, s.scripts.create, calls)
 	for _, call := range calls {
 		now, _ := call.answer(len(call.items)).(int64)
@@ -187,14 +196,17 @@ func (s *Store) submit(ctx context.Context, names []halfmsg.Name, how submitting
 	for i, name := range names {
 		b.known[i] = s.recent.takeMessage(name)
 	}
-	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
+	key := func(i int) string { return b.known[i].message.OrderingKey }
+	name := func(i int) halfmsg.Name { return names[i] }
+	keyed, places := split(s.keyedPlaces(len(names), name, key), func(at place) bool { return key(at.index) != "" })
 	// A page falls due after pageLife. Before that, the end of a shorter lease would not be seen.
 	if !s.config.indexed && how.lease >= pageLife {
 		places = b.submitPaged(ctx, places)
 	}
-	if len(places) > 0 {
-		b.submitIndexed(ctx, places)
-	}
+	b.submitIndexed(ctx, places)
+	b.submitIndexed(ctx, keyed)
+	missing := func(i int) bool { return isNotFound(b.results[i].Err) }
+	s.follow(ctx, len(names), name, missing, func(places []place) { b.submitIndexed(ctx, places) })
 	s.setAsideSubmitted(ctx, b.results)
 	return b.results
 }
@@ -216,6 +228,9 @@ func claimRoom(places []place) int {
 // submitIndexed submits messages that are not paged, or that are not to stay so.
 func (b *submission) submitIndexed(ctx context.Context, places []place) {
 	s, how := b.store, b.how
+	if len(places) == 0 {
+		return
+	}
 	token := s.newToken()
 	p := plan{
 		store: s, room: how.room, looks: true,

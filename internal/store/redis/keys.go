@@ -22,7 +22,11 @@ import (
 //	PREFIX:{SHARD}:PRODUCER:STATE:created     sorted set of the same ids by creation time
 //	PREFIX:{SHARD}:PRODUCER:leases            hash of the tokens of claimed messages, by id
 //	PREFIX:{SHARD}:PRODUCER:verdicts          hash of when committed verdicts were stored, by id
-//	PREFIX:{SHARD}:PRODUCER:m:ID              the record, or the trace of a finished one
+//	PREFIX:{SHARD}:PRODUCER:keys              hash of the ordering keys of the messages in chains, by id
+//	PREFIX:{SHARD}:PRODUCER:chain:KEY         sorted set of the ids in the chain of an ordering key, by place
+//	PREFIX:{SHARD}:PRODUCER:awaited           hash of the place up to which a chain's open messages are awaited, by key
+//	PREFIX:{SHARD}:PRODUCER:m:ID              the record, or the trace of a finished one; or the pointer to the shard of
+//	                                          the message's chain
 //	PREFIX:{SHARD}:PRODUCER:x:ID              hash of what else there is to say
 //	PREFIX:{SHARD}:parked@BROKER              sorted set of PRODUCER/ID by due time: SENDABLE messages that wait for a
 //	                                          broker, "" for the default one, while others are claimed
@@ -51,6 +55,9 @@ const (
 	pagePrefix        = "page:"
 	leasesKey         = "leases"
 	verdictsKey       = "verdicts"
+	keysKey           = "keys"
+	chainPrefix       = "chain:"
+	awaitedKey        = "awaited"
 	recordPrefix      = "m:"
 	notesPrefix       = "x:"
 	metaKey           = "meta"
@@ -80,6 +87,10 @@ const (
 	maxDue   = 31 * 24 * time.Hour
 	maxLease = time.Hour
 )
+
+// behind is the due time of a committed message that stands behind another one of its chain. The number is the largest
+// that every server writes with all its digits.
+const behind = 1<<52 - 1
 
 // clockSlack is by how much Redis's clock may step without any notice: the scripts allow for it in each due time that
 // they call impossible. It is longer than a call takes that succeeds, so a slow call looks like no step.
@@ -136,7 +147,7 @@ func suspectKey(shard string) string { return shard + suspectName }
 // pattern matches every key of a message and no foreign key, as far as a glob can.
 func (k keys) pattern() string { return k.prefix + ":{*" }
 
-// shardOf is the shard of a message.
+// shardOf is the shard of a message without an ordering key, and of the pointer to a message with one.
 func (k keys) shardOf(name halfmsg.Name) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name.Producer))
@@ -158,7 +169,8 @@ const (
 	messageKey // a record or notes
 	dueIndex
 	createdIndex
-	idHash // leases, verdicts or cells
+	idHash // leases, verdicts, cells or ordering keys
+	chainSet
 	pageList
 )
 
@@ -168,7 +180,7 @@ type ownKey struct {
 	kind     kind
 	shard    string // PREFIX:{SHARD}:
 	producer string
-	id       string // of a messageKey; of a pageList the number
+	id       string // of a messageKey; of a pageList the number, of a chainSet the ordering key
 }
 
 // parse reads a key of the layout above; any other key is foreignKey.
@@ -202,7 +214,10 @@ func parsePart(part string) (kind, string) {
 	if number, found := strings.CutPrefix(part, pagePrefix); found {
 		return pageList, number
 	}
-	if part == leasesKey || part == verdictsKey || strings.HasSuffix(part, cellsSuffix) {
+	if key, found := strings.CutPrefix(part, chainPrefix); found {
+		return chainSet, key
+	}
+	if part == leasesKey || part == verdictsKey || part == keysKey || strings.HasSuffix(part, cellsSuffix) {
 		return idHash, ""
 	}
 	state, created := strings.CutSuffix(part, createdSuffix)

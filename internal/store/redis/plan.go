@@ -49,16 +49,24 @@ type plan struct {
 	weight func(index int) int
 }
 
+// places are the places of messages without an ordering key, or whose key is not known.
 func (s *Store) places(n int, name func(int) halfmsg.Name) []place {
+	return s.keyedPlaces(n, name, func(int) string { return "" })
+}
+
+// keyedPlaces are the places of messages by their ordering keys, where they have one.
+func (s *Store) keyedPlaces(n int, name func(int) halfmsg.Name, key func(int) string) []place {
 	places := make([]place, n)
 	for i := range places {
 		at := name(i)
-		places[i] = place{shard: s.keys.shardOf(at), producer: at.Producer, index: i}
+		places[i] = place{shard: s.keys.shardFor(at, key(i)), producer: at.Producer, index: i}
 	}
-	slices.SortFunc(places, func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.producer, b.producer), cmp.Compare(a.index, b.index))
-	})
+	slices.SortFunc(places, comparePlaces)
 	return places
+}
+
+func comparePlaces(a, b place) int {
+	return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.producer, b.producer), cmp.Compare(a.index, b.index))
 }
 
 // calls makes the calls for the plan.
@@ -130,13 +138,16 @@ const (
 	replyHeld    = 70 // the caller holds the lease now
 	// replyRepaired is replyStored after a repair: the leftovers of a lost record were removed first.
 	replyRepaired = 80
+	// replyWaits is replyOK for a committed message that stands behind another one of its chain: it has no owner now.
+	replyWaits   = 90
+	replyKeyHeld = 100
 )
 
 var replyErrors = map[int64]error{
 	replyOK: nil, replyIllegal: halfmsg.ErrIllegal, replyLost: halfmsg.ErrLeaseLost,
 	replyExists: halfmsg.ErrExists, replyMissing: halfmsg.ErrNotFound,
 	replyOver: halfmsg.ErrOverQuota, replyStored: nil, replyHeld: nil,
-	replyRepaired: nil,
+	replyRepaired: nil, replyWaits: nil, replyKeyHeld: halfmsg.ErrKeyHeld,
 }
 
 // result reads the reply about one message.
@@ -151,7 +162,7 @@ func (s *Store) result(c *call, n int, name halfmsg.Name) halfmsg.Result {
 		if kind == replyOver {
 			err = fmt.Errorf("%w: %s", err, name.Producer) // the remedy depends on the producer
 		}
-		return halfmsg.Result{State: stateOf[state], Err: err}
+		return halfmsg.Result{State: stateOf[state], Waits: kind == replyWaits, Err: err}
 	case string:
 		return halfmsg.Result{Err: corrupt(s.keys.record(name), reply)}
 	}

@@ -12,7 +12,8 @@ func (s *Store) Recall(ctx context.Context, messages []halfmsg.Message) []halfms
 	p := plan{
 		store: s, head: always("0"), room: 1, each: func(args []any, i int) []any { return append(args, messages[i].ID) },
 	}
-	calls := p.calls(s.places(len(messages), func(i int) halfmsg.Name { return messages[i].Name }))
+	calls := p.calls(s.keyedPlaces(len(messages), func(i int) halfmsg.Name { return messages[i].Name },
+		func(i int) string { return messages[i].OrderingKey }))
 	s.runReplicated(ctx, s.scripts.get, calls)
 	for _, c := range calls {
 		for n, i := range c.items {

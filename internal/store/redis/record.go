@@ -22,8 +22,8 @@ import (
 //
 // Where the message names a broker, the broker begins the JSON: {"broker":"events","exchange":"orders",...}.
 //
-// The rest of an acknowledged message is such a line with nothing but the callback target and the marker store in its
-// JSON, and no body:
+// The rest of an acknowledged message is such a line with nothing but the ordering key, the callback target and the
+// marker store in its JSON, and no body:
 //
 //	acknowledged CREATED_MS DIGEST {"callback_target":"...","markers":"..."}\n
 //
@@ -44,6 +44,7 @@ type header struct {
 // shared is the part of the JSON that messages often have in common.
 type shared struct {
 	Broker       string `json:"broker,omitempty"` // first, for the scripts
+	OrderingKey  string `json:"ordering_key,omitempty"`
 	Exchange     string `json:"exchange"`
 	RoutingKey   string `json:"routing_key"`
 	ContentType  string `json:"content_type,omitempty"`
@@ -70,7 +71,8 @@ const unstamped = "0000000000000"
 // lineOf gives the JSON of a message's line.
 func (e *encoder) lineOf(m *halfmsg.Message) ([]byte, error) {
 	h := header{Headers: m.Headers, shared: shared{
-		Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType,
+		Broker: m.Broker, OrderingKey: m.OrderingKey,
+		Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType,
 		DelayMS: m.Delay.Milliseconds(), Target: m.CallbackTarget, ConfirmAfter: m.ConfirmAfter.Milliseconds(),
 		MarkerStore: m.MarkerStore, Trace: m.Trace, Replayed: m.Replayed, EarlierCopies: m.EarlierCopies,
 	}}
@@ -177,7 +179,7 @@ func decodeLine(record []byte, state halfmsg.State, into *halfmsg.Message) (trac
 		return trace{}, fmt.Errorf("its header holds a time out of range: delay %d ms, confirmed after %d ms",
 			h.DelayMS, h.ConfirmAfter)
 	}
-	into.Broker = h.Broker
+	into.Broker, into.OrderingKey = h.Broker, h.OrderingKey
 	into.Exchange, into.RoutingKey, into.ContentType, into.Headers = h.Exchange, h.RoutingKey, h.ContentType, h.Headers
 	into.Delay = time.Duration(h.DelayMS) * time.Millisecond
 	into.ConfirmAfter = time.Duration(h.ConfirmAfter) * time.Millisecond

@@ -31,8 +31,13 @@ func (s *Store) Replay(ctx context.Context, replays []halfmsg.Replay, how halfms
 			records[i], results[i].Err = e.encode(&found[i].Message, found[i].Fingerprint)
 		}
 	}
-	places := s.places(len(replays), func(i int) halfmsg.Name { return replays[i].Becomes() })
+	name := func(i int) halfmsg.Name { return replays[i].Becomes() }
+	key := func(i int) string { return found[i].Message.OrderingKey }
+	places := s.keyedPlaces(len(replays), name, key)
 	places, _ = split(places, func(at place) bool { return results[at.index].Err == nil })
+	if !how.DryRun {
+		places = s.writePointers(ctx, places, name, key, results)
+	}
 	s.replay(ctx, places, results, replayBatch{how: how, replays: replays, found: found, records: records})
 	for i := range replays {
 		assertStored(halfmsg.EventReplay, replays[i].Becomes(), results[i])

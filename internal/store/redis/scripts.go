@@ -44,7 +44,7 @@ const (
 // answersOf are the scripts that answer about messages.
 var answersOf = map[string]answering{
 	"create": byMessage, "submit": byMessage, "trust": byMessage, "move": byMessage, "moves": byMessage,
-	"replay":       byMessage,
+	"replay": byMessage, "point": byMessage,
 	"create_paged": byProducer, "claim": byClaim,
 }
 
@@ -60,23 +60,26 @@ var together = map[string][]string{"moves": {"submit_paged", "settle_paged"}}
 // parts are the files before a script.
 var parts = map[string][]string{
 	"create_paged": {"cell", "paged"}, "submit_paged": {"cell", "paged"}, "settle_paged": {"cell", "paged"},
-	"create": {"prelude", "cell", "writes", "cells"}, "move": {"prelude", "cell", "writes", "cells", "timeline"},
-	"submit": {"prelude", "cell", "writes", "cells", "timeline", "claims"},
-	"trust":  {"prelude", "cell", "writes", "cells", "timeline", "claims"},
-	"claim":  {"prelude", "cell", "writes", "timeline", "claims"},
-	"due":    {"prelude", "cell", "writes", "cells"}, "repair": {"prelude", "cell", "writes", "cells"},
-	"get": {"prelude", "cell", "writes"}, "list": {"prelude", "cell"}, "stats": {"prelude", "cell"},
+	"create": indexing(), "point": indexing(), "due": indexing(), "repair": indexing(),
+	"move": indexing("timeline"), "replay": indexing("timeline"),
+	"submit": indexing("timeline", "claims"), "trust": indexing("timeline", "claims"),
+	"claim": {"prelude", "cell", "chains", "writes", "timeline", "claims"},
+	"get":   {"prelude", "cell", "chains", "writes"}, "list": {"prelude", "cell"}, "stats": {"prelude", "cell"},
 	"owners": {"prelude", "cell"}, "pulse": {"prelude"},
 	"coordinators": {"prelude"}, "backlog": {"prelude"}, "attend": {"prelude"}, "bytes": {"prelude"},
-	"history": {"prelude"}, "trim": {"prelude"}, "replay": {"prelude", "cell", "writes", "cells", "timeline"},
-	"charts": {"prelude"}, "parked": {"prelude"},
+	"history": {"prelude"}, "trim": {"prelude"}, "charts": {"prelude"}, "parked": {"prelude"},
+}
+
+// indexing are the parts of a script that moves messages between cells and indexes, with more parts.
+func indexing(more ...string) []string {
+	return append([]string{"prelude", "cell", "chains", "writes", "cells"}, more...)
 }
 
 // scripts are the files in lua/.
 type scripts struct {
 	createPaged, moves                                                                        *script
 	create, submit, trust, move, due, claim, get, list, stats, repair, pulse, owners, backlog *script
-	coordinators, attend, bytes, history, trim, replay, charts, parked                        *script
+	coordinators, attend, bytes, history, trim, replay, charts, parked, point                 *script
 }
 
 // byName are the scripts by the names of their files.
@@ -89,7 +92,7 @@ func (all *scripts) byName() map[string]**script {
 		"owners": &all.owners, "backlog": &all.backlog, "coordinators": &all.coordinators,
 		"attend": &all.attend, "bytes": &all.bytes,
 		"history": &all.history, "trim": &all.trim, "replay": &all.replay, "charts": &all.charts,
-		"parked": &all.parked,
+		"parked": &all.parked, "point": &all.point,
 	}
 }
 

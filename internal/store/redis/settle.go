@@ -97,7 +97,8 @@ func (s *Store) Settle(ctx context.Context, settlements []halfmsg.Settlement) []
 			foreign = true
 		}
 	}
-	places := s.places(len(settlements), func(i int) halfmsg.Name { return settlements[i].Name })
+	places := s.keyedPlaces(len(settlements), func(i int) halfmsg.Name { return settlements[i].Name },
+		func(i int) string { return settlements[i].OrderingKey })
 	if foreign {
 		places, _ = split(places, func(at place) bool { return results[at.index].Err == nil })
 	}
@@ -142,7 +143,10 @@ func (s *Store) bring(
 		word.Name = names[i]
 		return word
 	}
-	s.move(ctx, places, results, moving{by: by, of: of, run: run})
+	bring := func(places []place) { s.move(ctx, places, results, moving{by: by, of: of, run: run}) }
+	bring(places)
+	name := func(i int) halfmsg.Name { return names[i] }
+	s.follow(ctx, len(names), name, func(i int) bool { return isNotFound(results[i].Err) }, bring)
 	return results
 }
 
@@ -213,6 +217,7 @@ func (s *Store) move(ctx context.Context, places []place, results []halfmsg.Resu
 		for n, i := range c.items {
 			results[i] = s.result(c, n, m.of(i).Name)
 		}
+		s.noteSuccessors(c)
 	}
 }
 
@@ -240,7 +245,8 @@ func (s *Store) setAside(ctx context.Context, claim halfmsg.Claim, why error) ha
 	default:
 	}
 	settled := s.Settle(context.WithoutCancel(ctx), []halfmsg.Settlement{{
-		Name: claim.Name, Token: claim.Token, Event: event, Cause: why.Error(), After: time.Hour,
+		Name: claim.Name, OrderingKey: s.keyOf(ctx, claim), Token: claim.Token, Event: event, Cause: why.Error(),
+		After: time.Hour,
 	}})
 	s.logger.Error("message set aside: its record cannot be read", "message_id", claim.Name.String(),
 		"state", settled[0].State.String(), "cause", why, "settle_error", settled[0].Err)

@@ -47,6 +47,9 @@ type Config struct {
 	// halfmsg.ErrOverQuota. The script that stores a message counts, so the limit holds for all coordinators together.
 	// Each shard counts its own part, so with several shards the limit is approximate. Defaults to no limit.
 	Quota func(producer string) int
+	// HeldPerKey is how many unfinished messages an ordering key may have, 0 for no limit; of more, Create gets
+	// halfmsg.ErrKeyHeld.
+	HeldPerKey int
 	// Brokers are the names of the brokers beside the default one.
 	Brokers []string
 	// indexed stores new messages in the indexes at once, as tests of the indexes need it.
@@ -103,6 +106,8 @@ type Store struct {
 	claims atomic.Uint64
 	// name is unique to this store and names its instance: INSTANCE/NONCE.
 	name string
+	// wakeSender is called when a move has made a successor of its message due; see WakeForSuccessors.
+	wakeSender atomic.Pointer[func()]
 	sweeper
 	pulses pulses
 	// breakers are the circuits of a Cluster's masters; nil on a single server.

@@ -130,7 +130,7 @@ func (s *Store) sort(key ownKey, found map[group][]string) {
 	switch key.kind {
 	case messageKey:
 		found[at] = append(found[at], key.id)
-	case dueIndex, createdIndex, idHash, producerSet:
+	case dueIndex, createdIndex, idHash, producerSet, chainSet:
 		s.walks = append(s.walks, &walk{key: key})
 	case pageList:
 		s.pages = append(s.pages, key)
@@ -217,6 +217,9 @@ func (s *Store) repair(ctx context.Context, at group, pages, ids []string) (repa
 			return repaired, c.err
 		}
 		repaired += s.tellRepairs(at.producer, c.reply)
+		if err := s.checkChains(ctx, at, c.reply); err != nil {
+			return repaired, err
+		}
 	}
 	return repaired, nil
 }

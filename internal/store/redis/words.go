@@ -17,7 +17,7 @@ func newWords(by []string) *words {
 
 // add gives the number of a word.
 func (w *words) add(word halfmsg.Settlement) int {
-	word.Name, word.Fingerprint = halfmsg.Name{}, ""
+	word.Name, word.Fingerprint, word.OrderingKey = halfmsg.Name{}, "", ""
 	if n := w.numbers[word]; n > 0 {
 		return n
 	}

@@ -103,6 +103,15 @@ var tests = []struct {
 	{"a timeline is what the model says", likeTheModel},
 	{"a long outage is one line", longOutage},
 	{"a timeline ends with its record", storiesEnd},
+	{"a chain is published in its order", chainInOrder},
+	{"a trusted submit waits for its turn", chainTrusted},
+	{"a chain goes on when its first message ends", chainGoesOn},
+	{"a retry waits for its turn", chainRetry},
+	{"a lost lease frees no successor", chainLostLease},
+	{"a committed message awaits those before it", chainAwaits},
+	{"a chain ends and commits in one batch", chainBatch},
+	{"a chain is bounded", chainBound},
+	{"a name belongs to one key", chainNames},
 	{"empty batches", emptyBatches},
 }
 
@@ -185,7 +194,7 @@ func (s *suite) settleClaim(
 
 func (s *suite) word(claim halfmsg.Claim, event halfmsg.Event, options ...func(*halfmsg.Settlement)) halfmsg.Result {
 	s.Helper()
-	settlement := halfmsg.Settlement{Name: claim.Name, Token: claim.Token, Event: event}
+	settlement := halfmsg.Settlement{Name: claim.Name, OrderingKey: claim.OrderingKey, Token: claim.Token, Event: event}
 	for _, option := range options {
 		option(&settlement)
 	}

@@ -80,12 +80,13 @@ type wire struct {
 	RoutingKey  string            `json:"routing_key"`
 	ContentType string            `json:"content_type,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"`
+	OrderingKey string            `json:"ordering_key,omitempty"`
 	DelayMS     int64             `json:"delay_ms,omitempty"`
 }
 
 // unkeepable says why the table cannot hold a message unchanged: JSON would replace bytes that are not UTF-8.
 func unkeepable(m producer.Message) error {
-	texts := []string{m.Broker, m.Exchange, m.RoutingKey, m.ContentType}
+	texts := []string{m.Broker, m.Exchange, m.RoutingKey, m.ContentType, m.OrderingKey}
 	for name, value := range m.Headers {
 		texts = append(texts, name, value)
 	}
@@ -103,7 +104,7 @@ func (s *Store) keep(ctx context.Context, tx *sql.Tx, m producer.Message, state 
 	}
 	text, err := json.Marshal(wire{
 		Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType, Headers: m.Headers,
-		DelayMS: m.Delay.Milliseconds(),
+		OrderingKey: m.OrderingKey, DelayMS: m.Delay.Milliseconds(),
 	})
 	if err != nil {
 		return fmt.Errorf("enqueue %s: %w", m.ID, err)
@@ -188,7 +189,7 @@ func (r *row) unpack(id string) (producer.Message, error) {
 	}
 	m := producer.Message{
 		ID: id, Broker: w.Broker, Exchange: w.Exchange, RoutingKey: w.RoutingKey, ContentType: w.ContentType,
-		Headers: w.Headers, Body: r.body, Delay: time.Duration(w.DelayMS) * time.Millisecond,
+		Headers: w.Headers, Body: r.body, OrderingKey: w.OrderingKey, Delay: time.Duration(w.DelayMS) * time.Millisecond,
 	}
 	if r.exchange.Valid {
 		m.Exchange = r.exchange.String

@@ -240,6 +240,12 @@ type Message struct {
 	// first copy that is published then has a higher msghandler-attempt. A repeated call may give another number. At most
 	// 1,000,000.
 	EarlierCopies uint32 `protobuf:"varint,9,opt,name=earlier_copies,json=earlierCopies,proto3" json:"earlier_copies,omitempty"`
+	// 1 to 128 bytes as in id: the broker acknowledges the messages of one producer with one ordering key in the order in
+	// which their half messages were stored. One that is not finished holds those behind it: a PENDING one until its verdict,
+	// a DEAD or ABANDONED one until an operator retries or discards it. Empty: no order. delay must be empty then.
+	// A call that would make too many unfinished messages of one key (limits.held_per_key) fails with RESOURCE_EXHAUSTED,
+	// reason KEY_HELD.
+	OrderingKey   string `protobuf:"bytes,10,opt,name=ordering_key,json=orderingKey,proto3" json:"ordering_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -335,6 +341,13 @@ func (x *Message) GetEarlierCopies() uint32 {
 		return x.EarlierCopies
 	}
 	return 0
+}
+
+func (x *Message) GetOrderingKey() string {
+	if x != nil {
+		return x.OrderingKey
+	}
+	return ""
 }
 
 type SendHalfMessageRequest struct {
@@ -1888,7 +1901,7 @@ var File_msghandler_v1_msghandler_proto protoreflect.FileDescriptor
 
 const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\n" +
-	"\x1emsghandler/v1/msghandler.proto\x12\rmsghandler.v1\x1a\x1egoogle/protobuf/duration.proto\"\xf8\x02\n" +
+	"\x1emsghandler/v1/msghandler.proto\x12\rmsghandler.v1\x1a\x1egoogle/protobuf/duration.proto\"\x9b\x03\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bexchange\x18\x02 \x01(\tR\bexchange\x12\x1f\n" +
@@ -1899,7 +1912,9 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\aheaders\x18\x06 \x03(\v2#.msghandler.v1.Message.HeadersEntryR\aheaders\x12/\n" +
 	"\x05delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12\x16\n" +
 	"\x06broker\x18\b \x01(\tR\x06broker\x12%\n" +
-	"\x0eearlier_copies\x18\t \x01(\rR\rearlierCopies\x1a:\n" +
+	"\x0eearlier_copies\x18\t \x01(\rR\rearlierCopies\x12!\n" +
+	"\fordering_key\x18\n" +
+	" \x01(\tR\vorderingKey\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf2\x01\n" +

@@ -8,7 +8,7 @@
 --   its messages wait, and milliseconds from which age on they are claimed, 0 for never; then pairs of a producer and how
 --   many of its messages are claimed at most. Each may take an equal part of the bytes, and of what those before it have
 --   left
--- Returns: for each claim {producer, id, record, confirms, publishes, copies, sendable_at, deletes, due}; for what had no
+-- Returns: for each claim {producer, id, record, confirms, publishes, copies, sendable_at, deletes, due, awaited}; for what had no
 --   record, and left the index, {producer, id}; for what could not be worked on, and was put off, {producer,
 --   id, why}; for what another broker is to get, and was parked, {producer, id, '', broker}; for what waits for a target
 --   that is left out, {producer, id, '', address}; then the time
@@ -87,7 +87,7 @@ local function due(index, limit)
     ids[#ids + 1], since[#since + 1] = found[i], tonumber(found[i + 1])
   end
   if #ids < limit then
-    local far = call('ZRANGEBYSCORE', index, '(' .. stamp(now + MAXDUE), '+inf', 'LIMIT', 0, limit - #ids)
+    local far = call('ZRANGEBYSCORE', index, '(' .. stamp(now + MAXDUE), '(' .. stamp(BEHIND), 'LIMIT', 0, limit - #ids)
     for _, id in ipairs(far) do
       ids[#ids + 1], since[#since + 1] = id, now
     end

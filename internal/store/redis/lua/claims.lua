@@ -42,11 +42,11 @@ local function take(g, id, s, due, token, lease, owner)
     call('HSETNX', notes, 'copies', 1)
     g.noted = true
   end
-  local known = noted(g) and call('HMGET', notes, 'confirms', 'publishes', 'copies', 'deletes', 'hurry') or {}
+  local known = noted(g) and call('HMGET', notes, 'confirms', 'publishes', 'copies', 'deletes', 'hurry', 'awaited') or {}
   if known[5] then
     call('HDEL', notes, 'hurry')
   end
   hold(g, id, s, token, lease)
   return {g.producer, id, record, known[1] or '', known[2] or '', known[3] or '', s ~= FIRST and judged(g, id) or '',
-    known[4] or '', due}
+    known[4] or '', due, known[6] or ''}
 end

@@ -1,10 +1,12 @@
 #!lua
 -- Purpose: stores new messages, or tells the state of those that are there.
 -- KEYS: 1 the shard's prefix
--- ARGV: 1 how many messages a producer may keep in this shard, 0 for no limit; then for each producer: name, number of
---   messages, and for each message: id, digest, milliseconds until it is due, the record with any 13 digits for its time
+-- ARGV: 1 how many messages a producer may keep in this shard, 0 for no limit; 2 how many of them a chain may have,
+--   0 for no limit; then for each producer: name, number of messages, and for each message: id, digest, milliseconds until it is due, the record with
+--   any 13 digits for its time, its ordering key or ""
 -- Returns: for each message reply + state; then the time
-local most = tonumber(ARGV[1])
+local most, longest = tonumber(ARGV[1]), tonumber(ARGV[2])
+longest = longest > 0 and longest or math.huge
 local created = string.format('%013.0f', now)
 
 -- room is how many more messages a producer may have here. An index that cannot be counted refuses nothing: it fails
@@ -79,7 +81,15 @@ local function repair(g, id)
 end
 
 -- store completes a written record.
-local function store(g, id, after)
+local function store(g, id, after, key)
+  local lost = key_of(g, id)
+  if lost then -- what a lost record has left
+    g.leaving = {{key = lost, id = id}}
+    leave(g)
+  end
+  if key ~= '' then
+    join(g, key, id)
+  end
   call('SETRANGE', g.record .. id, 5, created) -- cheaper than to put the record together here
   enter(g, FIRST, id, stamp(now), now + after)
   g.stored = true
@@ -88,38 +98,48 @@ end
 
 local function create(g, id, at)
   local digest, after = ARGV[at + 1], tonumber(ARGV[at + 2])
+  local key = ARGV[at + 4]
   if g.written[id] then
     g.written[id] = nil
-    store(g, id, after)
+    store(g, id, after, key)
     return STORED + FIRST
   end
   -- An existing message gets its state, even over the quota.
   if call('EXISTS', g.record .. id) == 1 then
-    local _, _, theirs = head(g, id)
+    local kind, _, theirs = head(g, id)
     local state = find(g, id)
-    return (theirs ~= digest and EXISTS or OK) + state
+    return ((kind == POINTER or theirs ~= digest) and EXISTS or OK) + state
   end
   if g.room <= 0 then
     return OVER
   end
+  if key ~= '' and call('ZCARD', g.chain .. key) >= longest then
+    return KEYHELD
+  end
   local repaired = repair(g, id)
   call('SET', g.record .. id, ARGV[at + 3])
-  store(g, id, after)
+  store(g, id, after, key)
   return (repaired and REPAIRED or STORED) + FIRST
+end
+
+-- full says whether a chain has no room for all messages of the call.
+local function full(g, key)
+  return key ~= '' and call('ZCARD', g.chain .. key) + #g.ids > longest
 end
 
 -- writeNew writes the records with one command where, as nearly always, no message exists or is in an index. No message
 -- inherits the owner, the verdict or the attempts of a lost message.
 local function writeNew(g, first)
-  local all, notes = {}, {}
+  local all, notes, crowded = {}, {}, false
   for i, id in ipairs(g.ids) do
     notes[i] = g.notes .. id
     if not g.written[id] then -- the first of a name counts
       g.written[id] = true
-      gather(all, g.record .. id, ARGV[first + 4 * i - 1])
+      gather(all, g.record .. id, ARGV[first + 5 * i - 2])
+      crowded = crowded or full(g, ARGV[first + 5 * i - 1])
     end
   end
-  g.stale = g.room < #g.ids or stale(g)
+  g.stale = crowded or g.room < #g.ids or stale(g)
   if g.stale or call('MSETNX', unpack(all)) == 0 then
     g.written = {}
     return
@@ -142,6 +162,6 @@ local function after(g)
   end
 end
 
-local out = groups(2, 4, create, before, after)
+local out = groups(3, 5, create, before, after)
 out[#out + 1] = now
 return out

@@ -109,7 +109,7 @@ local function due(g, limit)
     found[#found + 1] = tonumber(list[i])
   end
   if #found <= limit then
-    local far = call('ZRANGEBYSCORE', g[s], '(' .. string.format('%.0f', now + MAXDUE), '+inf', 'LIMIT', 0, limit + 1 - #found)
+    local far = call('ZRANGEBYSCORE', g[s], '(' .. stamp(now + MAXDUE), '(' .. stamp(BEHIND), 'LIMIT', 0, limit + 1 - #found)
     for _ = 1, #far do
       found[#found + 1] = now
     end

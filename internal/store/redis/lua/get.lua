@@ -33,7 +33,7 @@ local function get(g, id)
   local s, due = indexed(g, id)
   if not s then
     local kind = head(g, id)
-    if not kind then
+    if not kind or kind == POINTER then
       return 0
     end
     s, due = ended(kind), 0
@@ -51,6 +51,10 @@ local function get(g, id)
   if s == COMMITTED and due > now and parked(g, id, due, record) then
     out[#out + 1] = 'parked'
     out[#out + 1] = '1'
+  end
+  if s == COMMITTED and due >= BEHIND then
+    out[#out + 1] = 'held_by'
+    out[#out + 1] = first_of(g, key_of(g, id) or '') or ''
   end
   local notes = call('HGETALL', g.notes .. id)
   for i = 1, #notes, 2 do

@@ -7,7 +7,8 @@
 --   of words, and for each word, which messages may share: the rule's number, token, milliseconds until due,
 --   milliseconds to hold the lease, cause; then for each producer: name, number of messages, and for each message: id,
 --   the word's number, its digest where it is known
--- Returns: for each message reply + state
+-- Returns: for each message reply + state, where WAITS says that the message stands behind another one of its chain, and
+--   has no owner any more; then how many successors have become due
 local FLAGS = {o = 'needs_lease', c = 'counts_confirm', p = 'counts_publish', d = 'counts_deletion', y = 'counts_copy',
   z = 'resets_attempts', u = 'writes_time'}
 local rules = {}
@@ -30,13 +31,13 @@ for i = 1, tonumber(ARGV[1]) do
 end
 
 local words = {}
-local behind = 2 + ARGV[1]
-for i = 1, tonumber(ARGV[behind]) do
-  local at = behind + 5 * i - 4
+local from = 2 + ARGV[1]
+for i = 1, tonumber(ARGV[from]) do
+  local at = from + 5 * i - 4
   words[i] = {rule = rules[tonumber(ARGV[at])], token = ARGV[at + 1], after = tonumber(ARGV[at + 2]),
     hold = tonumber(ARGV[at + 3]), cause = ARGV[at + 4]}
 end
-behind = behind + 1 + 5 * #words
+from = from + 1 + 5 * #words
 
 -- refusal says why a rule does not apply to a message in state s, or nil when it does.
 local function refusal(g, id, rule, s, due, token)
@@ -96,8 +97,14 @@ local function remember(g, id, rule, s, to, token, cause)
   end
 end
 
--- place puts a message into its next state with its next due time.
+-- place puts a message into its next state with its next due time, and says whether the message waits for its turn then.
 local function place(g, id, rule, s, to, due, after, hold)
+  if to == COMMITTED and behind(g, id) then
+    shift(g, s, to, id, BEHIND)
+    g.freed[#g.freed + 1] = id
+    g.waiting[#g.waiting + 1] = id
+    return true
+  end
   if rule.needs_lease then
     if hold > 0 then
       shift(g, s, to, id, now + hold)
@@ -138,7 +145,7 @@ local function strip(g, id)
   end
   local ms, digest, header = string.match(line(g.record .. id), '^%a+ (%d+) (%S+) [^{]*(.*)')
   local whole, rest = cjson.decode(header), {}
-  for _, name in ipairs({'callback_target', 'markers'}) do
+  for _, name in ipairs({'ordering_key', 'callback_target', 'markers'}) do
     if whole[name] then
       -- Only texts go to cjson: an empty table could become a list. And cjson has a way of its own of writing a slash.
       rest[#rest + 1] = '"' .. name .. '":' .. string.gsub(cjson.encode(whole[name]), '\\/', '/')
@@ -197,12 +204,14 @@ local function move(g, id, at)
   remember(g, id, rule, s, to, token, cause)
   if reset then
     call('HDEL', g.notes .. id, 'confirms', 'publishes', 'deletes')
+    renew(g, id)
   end
-  place(g, id, rule, s, to, due, after, word.hold)
+  local waits = place(g, id, rule, s, to, due, after, word.hold)
   if to == ACKNOWLEDGED and s ~= to then
     g.stripped[#g.stripped + 1] = id
+    leaves(g, id)
   end
-  return OK + to
+  return (waits and WAITS or OK) + to
 end
 
 local function before(g)
@@ -221,8 +230,9 @@ local function after(g)
   end
 end
 
-local out = groups(behind, 3, move, before, after)
+local out = groups(from, 3, move, before, after)
 if ARCHIVED then
   archive.close()
 end
+out[#out + 1] = successors
 return out

@@ -9,7 +9,9 @@
 --     ACKNOWLEDGED  code of the state in which only the marker is still to be deleted; its name begins what is then left of
 --                the record
 --     CREATED, LEASES, VERDICTS, RECORD, NOTES, CELLS, PAGES, PAGE, PRODUCERS, PULSE, SUSPECT, JUMPED, CLOCK,
---                REPORTS, CHART, PARKED, ARCHIVE, ARCHIVEFULL, DROPPED   parts of key names
+--                REPORTS, CHART, PARKED, ARCHIVE, ARCHIVEFULL, DROPPED, KEYOF, CHAIN, AWAITED   parts of key names
+--     BEHIND     the due time of a committed message that stands behind another one of its chain: later than any other
+--     POINTER    the first word of a pointer to the shard of a message's chain; it stands in place of a record
 --     SUBMITTED, TRUSTED, REPLAYED, TAKENOVER, UNNAMED  what a timeline calls these
 --     MAXHAPPENINGS, MAXCAUSE  bounds of a timeline
 --     MAXCALL    how many messages one call works on at most
@@ -18,7 +20,7 @@
 --     ARCHIVEMOST, ARCHIVEBODY   bounds of the archive
 --     DONE, DISCARDED   code of a final state, and what the archive calls the end of a discarded message
 -- Replies about one message are an integer, reply + state code (0 is none), or a text when its keys cannot be worked on.
-local OK, ILLEGAL, LOST, EXISTS, MISSING, OVER, STORED, HELD, REPAIRED = 0, 10, 20, 30, 40, 50, 60, 70, 80
+local OK, ILLEGAL, LOST, EXISTS, MISSING, OVER, STORED, HELD, REPAIRED, WAITS, KEYHELD = 0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100
 
 local call = redis.call
 local time = call('TIME')
@@ -41,8 +43,9 @@ local function open(producer, ids)
   local base = KEYS[1] .. producer .. ':'
   local g = {producer = producer, base = base, record = base .. RECORD, notes = base .. NOTES, leases = base .. LEASES,
     verdicts = base .. VERDICTS, page = base .. PAGE, pages = base .. PAGES, ids = ids or {}, alone = not ids,
+    keys = base .. KEYOF, chain = base .. CHAIN, awaited = base .. AWAITED,
     known = {}, created = {}, due = {}, gone = {}, held = {},
-    freed = {}, judged = {}, dropped = {}}
+    freed = {}, judged = {}, dropped = {}, leaving = {}, waiting = {}}
   for s = 1, #KEPT do
     g[s] = base .. KEPT[s]
     g.created[s], g.due[s], g.gone[s] = {}, {}, {}
@@ -92,7 +95,7 @@ end
 
 -- head reads the first line of a record: its first word, its time and the digest of the content.
 local function head(g, id)
-  local text = call('GETRANGE', g.record .. id, 0, 99)
+  local text = call('GETRANGE', g.record .. id, 0, 149)
   if text == '' then
     return nil
   end

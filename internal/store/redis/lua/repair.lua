@@ -2,7 +2,8 @@
 -- Purpose: repairs what a half-finished write, an operator's hand or a clock that jumped has left behind.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 producer; 2 how many pages were found; then their numbers; then ids
--- Returns: for each repair {id or "", what was wrong}
+-- Returns: for each repair {id or "", what was wrong}; for each pointer {id, its text, "pointer"}; for each message of a
+--   chain {id, its ordering key, "keyed"}
 local g = open(ARGV[1])
 local out = {}
 local id
@@ -59,6 +60,51 @@ local function finished(kind)
   if call('DEL', g.notes .. id) == 1 then
     wrong('notes without record')
   end
+  if key_of(g, id) then
+    leaves(g, id)
+    leave(g)
+    wrong('ordering key without record')
+  end
+end
+
+-- ordering_key gives the ordering key of a living message that belongs to a chain.
+local function ordering_key(s)
+  local text = s ~= ACKNOWLEDGED and line(g.record .. id) or ''
+  return not string.find(text, '"replayed":true', 1, true) and string.match(text, '"ordering_key":"([^"]+)"') or nil
+end
+
+-- chained repairs the place of a living message in its chain. The place of a message that has lost its own is that of its
+-- time.
+local function chained(s, ms)
+  local key, known = ordering_key(s), key_of(g, id)
+  if known and known ~= key then
+    leaves(g, id)
+    leave(g)
+    wrong('ordering key of a message without a chain')
+  end
+  if not key then
+    return
+  end
+  out[#out + 1] = {id, key, 'keyed'}
+  if call('HSETNX', g.keys, id, key) + call('ZADD', g.chain .. key, 'NX', ms, id) > 0 then
+    g.known, g.chains = {}, true
+    wrong('message without its place in its chain')
+  end
+end
+
+-- in_turn repairs the due time of a committed message by its place in its chain, and says whether the message waits for
+-- its turn. An owner keeps its lease: then it is the owner that has been there first.
+local function in_turn(s, leased)
+  local due = tonumber(call('ZSCORE', g[s], id))
+  local waits = s == COMMITTED and behind(g, id)
+  if due >= BEHIND and not waits then
+    call('ZADD', g[s], now, id)
+    wrong('first of its chain and not due')
+  elseif due < BEHIND and waits and not leased then
+    call('ZADD', g[s], stamp(BEHIND), id)
+    wrong('due before its turn')
+  end
+  return waits and not leased
 end
 
 -- ahead says whether a time comes from a clock that was ahead, or that has been set back since.
@@ -121,7 +167,10 @@ local function kept(kind, ms)
     end
   end
   local leased = call('HEXISTS', g.leases, id) == 1
-  timely(s, kind, ms, leased)
+  chained(s, ms)
+  if not in_turn(s, leased) then
+    timely(s, kind, ms, leased)
+  end
   if leased and s ~= FIRST and s ~= COMMITTED and s ~= ACKNOWLEDGED then
     call('HDEL', g.leases, id)
     wrong('lease on a message without a loop')
@@ -162,6 +211,10 @@ end
 
 local function repair()
   local kind, ms = head(g, id)
+  if kind == POINTER then
+    out[#out + 1] = {id, call('GET', g.record .. id), 'pointer'}
+    kind = nil
+  end
   if paged(kind) then
     return
   end

@@ -10,6 +10,9 @@ local by, why, dry = ARGV[1], ARGV[2], ARGV[3] == 'true'
 -- has other content.
 local function refusal(g, id, digest, ms)
   local kind, since, theirs = head(g, id)
+  if kind == POINTER then
+    return EXISTS -- the message is in the shard of its key
+  end
   local final = kind and ended(kind)
   if final then
     if final ~= DONE or since > ms then

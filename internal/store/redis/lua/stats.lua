@@ -3,14 +3,15 @@
 -- KEYS: 1 the shard's prefix
 -- ARGV: none
 -- Returns: for each kept state its count, when the oldest was created and when the first is due, in milliseconds; 0 when
---   there is none; then the producers with messages in the first state, each with the count of these messages
+--   there is none; then how many SENDABLE messages stand behind others of their chains; then the producers with messages in the first state, each with the count of these messages
 local out = {}
-for i = 1, 3 * #KEPT do
+local held = 3 * #KEPT + 1
+for i = 1, held do
   out[i] = 0
 end
 
 local function earlier(i, ms)
-  if ms and (out[i] == 0 or ms < out[i]) then
+  if ms and ms < BEHIND and (out[i] == 0 or ms < out[i]) then
     out[i] = ms
   end
 end
@@ -44,6 +45,9 @@ for _, producer in ipairs(call('SMEMBERS', KEYS[1] .. PRODUCERS)) do
       first(3 * s - 1, g[s] .. CREATED)
       first(3 * s, g[s])
     end
+  end
+  if call('EXISTS', g.keys) == 1 then
+    out[held] = out[held] + call('ZCOUNT', g[COMMITTED], stamp(BEHIND), '+inf')
   end
   if out[3 * FIRST - 2] > before then
     out[#out + 1] = producer

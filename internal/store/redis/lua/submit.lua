@@ -6,7 +6,7 @@
 --   most; then for each producer: name, number of messages, and for each message: id, and when it was created, where the
 --   caller has the rest of it
 -- Returns: for each message reply + state; or, when it was claimed, {producer, id, record, confirms, publishes, copies,
---   sendable_at, deletes, due}; or HELD + state, when it was claimed and is what the caller has. Then the time
+--   sendable_at, deletes, due, awaited}; or HELD + state, when it was claimed and is what the caller has. Then the time
 local leads, token, lease, room = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 
 local function submit(g, id, at)
@@ -23,6 +23,7 @@ local function submit(g, id, at)
     call('HDEL', g.notes .. id, 'confirms', 'publishes')
     call('HSET', g.notes .. id, 'updated_at', now, 'events', told(g, id, SUBMITTED, instance(token), ''))
     g.noted = true
+    renew(g, id)
     shift(g, s, to, id, now)
   elseif live(due) and owner then
     call('HSET', g.notes .. id, 'hurry', 1)

@@ -6,7 +6,7 @@
 --   claimed at most; then for each producer: name, number of messages, and for each message: id, and, where the caller has the
 --   rest of it, when it was created and its delay in milliseconds
 -- Returns: for each message reply + state; or, when its verdict was stored just now: {producer, id, record, confirms,
---   publishes, copies, sendable_at, deletes, due} when it was claimed, {producer, id, first line of the record} when it was
+--   publishes, copies, sendable_at, deletes, due, awaited} when it was claimed, {producer, id, first line of the record} when it was
 --   not; HELD + state and STORED + state in their place, when it is what the caller has. Then the time
 local leads, token, lease, room = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 
@@ -21,12 +21,13 @@ local function wake(g, id)
   call('HDEL', g.notes .. id, 'confirms', 'publishes')
   call('HSET', g.notes .. id, 'updated_at', now, 'events', told(g, id, TRUSTED, instance(token), ''))
   g.noted = true
+  renew(g, id)
 end
 
 -- store makes a message SENDABLE. The lease holder loses the lease: from now on the token is another, or none.
-local function store(g, id, s, to, owner, delay)
+local function store(g, id, s, to, owner, due)
   gather(g.judged, id, stamp(now))
-  shift(g, s, to, id, now + delay)
+  shift(g, s, to, id, due)
   if owner then
     g.freed[#g.freed + 1] = id
   end
@@ -55,11 +56,16 @@ local function trust(g, id, at)
   if s ~= FIRST then
     wake(g, id)
   end
-  if delay > 0 or room <= 0 then
-    store(g, id, s, to, owner, delay)
+  if behind(g, id) then
+    g.waiting[#g.waiting + 1] = id
+    store(g, id, s, to, owner, BEHIND)
     return callers and STORED + to or {g.producer, id, text}
   end
-  store(g, id, s, to, nil, delay)
+  if delay > 0 or room <= 0 then
+    store(g, id, s, to, owner, now + delay)
+    return callers and STORED + to or {g.producer, id, text}
+  end
+  store(g, id, s, to, nil, now + delay)
   if callers then
     hold(g, id, to, token, lease)
     return HELD + to

@@ -43,6 +43,8 @@ local function flush(g)
   write('HDEL', g.leases, g.freed)
   clear(g, g.dropped, call)
   g.judged, g.held, g.freed, g.dropped = {}, {}, {}, {}
+  leave(g)
+  await_all(g)
 end
 
 -- enter puts a message into the index of a state, and into that of creation times, whose scores are texts.
@@ -58,7 +60,7 @@ local function find(g, id)
     return s, due
   end
   local kind, ms = head(g, id)
-  if not kind then
+  if not kind or kind == POINTER then
     return 0
   end
   local final = ended(kind)
@@ -67,12 +69,14 @@ local function find(g, id)
   end
   s = unplaced(g, id, kind)
   call('SADD', KEYS[1] .. PRODUCERS, g.producer)
-  enter(g, s, id, stamp(ms), now)
-  return s, now
+  local at = turn(g, s, id, now)
+  enter(g, s, id, stamp(ms), at)
+  return s, at
 end
 
 -- drop takes a message out of its index, after its record was dealt with.
 local function drop(g, s, id)
+  leaves(g, id)
   g.gone[s][#g.gone[s] + 1] = id
   g.dropped[#g.dropped + 1] = id
 end

@@ -848,7 +848,10 @@ type MessageRecord struct {
 	Parked bool `protobuf:"varint,16,opt,name=parked,proto3" json:"parked,omitempty"`
 	// What happened to it, oldest first: when it was stored, when it was committed, and the last ten things that were not
 	// ordinary; of a finished message only how it ended. Only GetMessage tells it.
-	Events        []*Event `protobuf:"bytes,17,rep,name=events,proto3" json:"events,omitempty"`
+	Events []*Event `protobuf:"bytes,17,rep,name=events,proto3" json:"events,omitempty"`
+	// The id of the first unfinished message with the same ordering key, for which this SENDABLE message waits. It has no
+	// due_time meanwhile.
+	HeldBy        string `protobuf:"bytes,18,opt,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1000,6 +1003,13 @@ func (x *MessageRecord) GetEvents() []*Event {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *MessageRecord) GetHeldBy() string {
+	if x != nil {
+		return x.HeldBy
+	}
+	return ""
 }
 
 // Event is something that happened to a message, or several in a row that were alike.
@@ -5907,7 +5917,7 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\aconfirm\x18\x01 \x01(\v2\x1e.msghandler.v1.ConfirmResponseH\x00R\aconfirm\x12P\n" +
 	"\x0fdelete_business\x18\x02 \x01(\v2%.msghandler.v1.DeleteBusinessResponseH\x00R\x0edeleteBusiness\x128\n" +
 	"\afailure\x18\x03 \x01(\v2\x1c.msghandler.v1.AttendFailureH\x00R\afailureB\b\n" +
-	"\x06answer\"\x97\x06\n" +
+	"\x06answer\"\xb0\x06\n" +
 	"\rMessageRecord\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x120\n" +
 	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x12*\n" +
@@ -5930,7 +5940,8 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"leaseOwner\x12@\n" +
 	"\x0elease_end_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\fleaseEndTime\x12\x16\n" +
 	"\x06parked\x18\x10 \x01(\bR\x06parked\x122\n" +
-	"\x06events\x18\x11 \x03(\v2\x1a.msghandler.admin.v1.EventR\x06events\"\xf1\x01\n" +
+	"\x06events\x18\x11 \x03(\v2\x1a.msghandler.admin.v1.EventR\x06events\x12\x17\n" +
+	"\aheld_by\x18\x12 \x01(\tR\x06heldBy\"\xf1\x01\n" +
 	"\x05Event\x122\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1e.msghandler.admin.v1.EventKindR\x04kind\x129\n" +
 	"\n" +
