@@ -2,10 +2,10 @@ package redis
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
@@ -110,13 +110,13 @@ func (a Archive) luaNames() []luaName {
 	}
 }
 
-// luaWord is a shared name in a script.
-var luaWord = regexp.MustCompile(`\b[A-Z_]{2,}\b`)
+// betweenWords says whether a character is no part of a word of Lua.
+func betweenWords(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }
 
 // luaHead is the line before a script that defines the shared names that the script uses. Each takes time at each call.
 func luaHead(source string, times luaTimes, archive Archive) string {
 	used := map[string]bool{}
-	for _, word := range luaWord.FindAllString(source, -1) {
+	for word := range strings.FieldsFuncSeq(source, betweenWords) {
 		used[word] = true
 	}
 	var names, values []string
