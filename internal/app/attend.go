@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"github.com/msghandler/msghandler/internal/attend"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
@@ -12,7 +13,8 @@ func (a *App) newAttendance() *attend.Hub {
 	hub := attend.New(attend.Config{
 		Instance: a.process.instance,
 		Streams:  mostAttending, PerProducer: a.bounds.AttendingPerProducer,
-		Asked: a.metrics.Asked, Split: a.noteSplit, Logger: a.logger,
+		AnnounceEvery: time.Duration(a.bounds.Rest) * attend.AnnounceEvery,
+		Asked:         a.metrics.Asked, Split: a.noteSplit, Logger: a.logger,
 	})
 	a.metrics.Attending(hub.Streams, mostAttending)
 	return hub

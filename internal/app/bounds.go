@@ -14,6 +14,9 @@ type Bounds struct {
 	AttendingPerProducer int
 	// Schedules replaces the schedules of loops, by their names.
 	Schedules map[string]string
+	// Rest is how many times less often coordinators tell each other that they run and which producers attend, and ask
+	// silent clients for a sign of life.
+	Rest int
 	// Unwatched coordinators count nothing for the console's charts, and do not measure how late they run.
 	Unwatched bool
 	// Sendable messages older than SendableAge are a backlog that people are told of.
@@ -27,6 +30,7 @@ func (b Bounds) withDefaults() Bounds {
 		ConnectionIdle:       cmp.Or(b.ConnectionIdle, 10*time.Minute),
 		AttendingPerProducer: cmp.Or(b.AttendingPerProducer, 1000),
 		Schedules:            b.Schedules,
+		Rest:                 cmp.Or(b.Rest, 1),
 		Unwatched:            b.Unwatched,
 		Sendable:             cmp.Or(b.Sendable, 1000),
 		SendableAge:          cmp.Or(b.SendableAge, time.Minute),

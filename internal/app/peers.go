@@ -18,9 +18,6 @@ import (
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
-// peersSchedule is how often this coordinator reports to the others.
-var peersSchedule = "@every " + peers.Interval.String()
-
 const (
 	// maxNamed bounds the names of coordinators in a finding.
 	maxNamed = 4
@@ -37,6 +34,7 @@ func (a *App) newPeers() *peers.Peers {
 		host = "unknown"
 	}
 	return peers.New(peers.Config{
+		Interval: a.peersInterval(),
 		Self: func(now time.Time) peers.Coordinator {
 			return peers.Coordinator{
 				Instance: a.process.instance, Place: host + " " + a.GRPCAddr(), Version: a.process.version, GRPC: a.GRPCAddr(),
@@ -51,6 +49,9 @@ func (a *App) newPeers() *peers.Peers {
 	})
 }
 
+// peersInterval is how often each coordinator reports to the others.
+func (a *App) peersInterval() time.Duration { return time.Duration(a.bounds.Rest) * peers.Interval }
+
 // watchPeers exchanges reports with the other coordinators through Redis.
 func (a *App) watchPeers(ctx context.Context, store *redisstore.Store) error {
 	a.metrics.Fleet(func() console.Fleet {
@@ -61,7 +62,9 @@ func (a *App) watchPeers(ctx context.Context, store *redisstore.Store) error {
 	a.peers.Doubt(time.Now())
 	a.noteLife("coordinator-started", "started, version "+a.process.version, a.process.startedAt)
 	_ = a.peers.Exchange(ctx, store) // the loop retries, and logs the error
-	return a.repeat("peers", peersSchedule, func(ctx context.Context) error { return a.peers.Exchange(ctx, store) })
+	return a.repeat("peers", "@every "+a.peersInterval().String(), func(ctx context.Context) error {
+		return a.peers.Exchange(ctx, store)
+	})
 }
 
 // noteLife lets the record of problems have the start or the stop of this coordinator.

@@ -22,9 +22,7 @@ const (
 	// replica that answers with a failure makes the next be asked at once.
 	rounds = 3
 	// againAfter is how often another stream is looked for where the last has ended, for a third of the time at most.
-	// attendedLately is how long ago a producer was announced at most that may have lost its streams just now.
-	againAfter     = 50 * time.Millisecond
-	attendedLately = announceEvery + 2*time.Second
+	againAfter = 50 * time.Millisecond
 	// maxFailureText is how much of a replica's own words is kept.
 	maxFailureText = 300
 )
@@ -310,7 +308,7 @@ func (a *ask) elsewhere() (sent bool) {
 			return false
 		}
 		a.mailboxes = a.others(all)
-		a.lately = announced >= 0 && announced < attendedLately
+		a.lately = announced >= 0 && announced < a.hub.config.lately()
 	}
 	for len(a.mailboxes) > 0 {
 		mailbox := a.mailboxes[0]

@@ -72,6 +72,8 @@ type Config struct {
 	Instance string
 	// Streams and PerProducer bound the streams of this coordinator, in all and of one producer.
 	Streams, PerProducer int
+	// AnnounceEvery is how often the coordinator announces who attends here. 0: AnnounceEvery.
+	AnnounceEvery time.Duration
 	// Asked is called with what came of each question, and for each late answer. It must not block. May be nil.
 	Asked func(outcome string)
 	// Split hears of two replicas with different marker stores, of which one has OwnMarkers. Split must not block. May be
@@ -128,6 +130,7 @@ type roster struct {
 // New returns a Hub without streams. Close must follow.
 func New(config Config) *Hub {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
+	config.AnnounceEvery = cmp.Or(config.AnnounceEvery, AnnounceEvery)
 	if config.Asked == nil {
 		config.Asked = func(string) {}
 	}
@@ -248,7 +251,7 @@ func (h *Hub) Join(ctx context.Context, hello Hello) (*Stream, error) {
 	}
 	post := h.post.Load()
 	if !announced && post != nil {
-		if err := (*post).Announce(ctx, h.config.Instance, []string{hello.Producer}, presence); err != nil {
+		if err := (*post).Announce(ctx, h.config.Instance, []string{hello.Producer}, h.config.presence()); err != nil {
 			s.End()
 			return nil, fmt.Errorf("producer %s cannot be announced: %w", hello.Producer, err)
 		}

@@ -9,16 +9,12 @@ import (
 )
 
 const (
-	// presence is how long an announcement lasts: some missed turns. A coordinator that was killed costs the others a call
-	// for each question meanwhile.
-	presence = 30 * time.Second
-	// announceEvery is how often streams are announced.
-	announceEvery = 8 * time.Second
+	// AnnounceEvery is how often streams are announced.
+	AnnounceEvery = 8 * time.Second
 	// announceTimeout bounds the announcement of all producers.
 	announceTimeout = 5 * time.Second
-	// silence is how long no peer message may arrive although the coordinator sends one to itself in each turn. Then the
-	// subscription is dead, for example with a server of Redis that is no master any more.
-	silence = 2*announceEvery + 2*time.Second
+	// graceTime is what a turn may take.
+	graceTime = 2 * time.Second
 
 	// absenceKnown is for how long a producer that does not attend is not looked for again, attendanceKnown for how long
 	// one that does.
@@ -28,9 +24,20 @@ const (
 	maxRecent = 10_000
 )
 
+// presence is how long an announcement lasts: some missed turns. A coordinator that was killed costs the others a call
+// for each question meanwhile.
+func (c *Config) presence() time.Duration { return 4*c.AnnounceEvery - graceTime }
+
+// silence is how long no peer message may arrive although the coordinator sends one to itself in each turn. Then the
+// subscription is dead, for example with a server of Redis that is no master any more.
+func (c *Config) silence() time.Duration { return 2*c.AnnounceEvery + graceTime }
+
+// lately is how long ago a producer was announced at most that may have lost its streams just now.
+func (c *Config) lately() time.Duration { return c.AnnounceEvery + graceTime }
+
 // announce tells the others which producers attend here, until the Hub is closed.
 func (h *Hub) announce(post Post) {
-	tick := time.NewTicker(announceEvery)
+	tick := time.NewTicker(h.config.AnnounceEvery)
 	defer tick.Stop()
 	h.turn(post, h.announceAll)
 	for {
@@ -67,7 +74,7 @@ func (h *Hub) turn(post Post, call func(ctx context.Context, post Post) error) {
 // coordinator.
 func (h *Hub) announceAll(ctx context.Context, post Post) error {
 	here, _ := h.announcements()
-	if err := post.Announce(ctx, h.config.Instance, here, presence); err != nil {
+	if err := post.Announce(ctx, h.config.Instance, here, h.config.presence()); err != nil {
 		return err
 	}
 	if err := h.takeBack(ctx, post); err != nil {
@@ -87,7 +94,7 @@ func (h *Hub) takeBack(ctx context.Context, post Post) error {
 		return err
 	}
 	if back := h.strike(gone); len(back) > 0 {
-		return post.Announce(ctx, h.config.Instance, back, presence)
+		return post.Announce(ctx, h.config.Instance, back, h.config.presence())
 	}
 	return nil
 }
@@ -130,7 +137,7 @@ func (h *Hub) withdraw(post Post) {
 
 // cancelWhenSilent ends a subscription in which no peer messages arrive any more.
 func (h *Hub) cancelWhenSilent(ctx context.Context, cancel context.CancelFunc) {
-	began := time.Now()
+	began, silence := time.Now(), h.config.silence()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -13,10 +14,10 @@ import (
 const (
 	// Interval is how often a coordinator reports.
 	Interval = 5 * time.Second
-	// Silence is how long the passing part of a report holds. A coordinator that has not stopped cleanly counts as ended
-	// after the same silence. A coordinator counts four times a second in the store, and after an outage of the store
-	// again within ten seconds.
-	Silence = 20 * time.Second
+	// mostMissed is for how many intervals the passing part of a report holds. A coordinator that has not stopped cleanly
+	// counts as ended after the same silence. A coordinator counts four times a second in the store, and after an outage
+	// of the store again within ten seconds.
+	mostMissed = 4
 	// Memory is for how long a report, and the end of its coordinator, is told.
 	Memory = time.Hour
 	// MaxReports is how many reports are kept: a crash loop must not fill the store.
@@ -38,9 +39,9 @@ type Entry struct {
 
 // Store keeps the reports.
 type Store interface {
-	// ShareReport hands the report of this coordinator to the others and returns theirs, the latest first. findEnds asks
-	// for ends that no coordinator has noticed yet.
-	ShareReport(ctx context.Context, own Text, findEnds bool) ([]Entry, error)
+	// ShareReport hands the report of this coordinator to the others and returns theirs, the latest first. A coordinator
+	// that was silent for longer than silence has ended; findEnds asks for ends that no coordinator has noticed yet.
+	ShareReport(ctx context.Context, own Text, silence time.Duration, findEnds bool) ([]Entry, error)
 	// RecordEnded adds texts to the record of ended problems, which holds MaxEnded of the last EndedMemory.
 	RecordEnded(ctx context.Context, texts []string) error
 	// ReadEnded returns the entries of the record that were written at a time or later.
@@ -57,6 +58,8 @@ type End struct {
 
 // Config is what Peers needs.
 type Config struct {
+	// Interval is how often each coordinator reports. 0: Interval.
+	Interval time.Duration
 	// Self describes this coordinator, without its counts.
 	Self func(now time.Time) Coordinator
 	// Refusals and Counts are those of this coordinator.
@@ -73,7 +76,9 @@ type Config struct {
 // Peers knows the other coordinators by their reports. A Peers is safe for concurrent use, except Exchange.
 type Peers struct {
 	config Config
-	others atomic.Pointer[others]
+	// silence is how long the passing part of a report holds.
+	silence time.Duration
+	others  atomic.Pointer[others]
 	// doubtedAt is when silence last proved nothing, in Unix nanoseconds.
 	doubtedAt atomic.Int64
 	broken    atomic.Bool
@@ -90,7 +95,7 @@ type others struct {
 // New returns a Peers that knows no other coordinator. The store may have been unavailable until now, so a silent
 // coordinator is no ended one for a while.
 func New(c Config) *Peers {
-	p := &Peers{config: c}
+	p := &Peers{config: c, silence: mostMissed * cmp.Or(c.Interval, Interval)}
 	p.others.Store(&others{})
 	p.Doubt(time.Now())
 	return p
@@ -117,8 +122,8 @@ func (p *Peers) Exchange(ctx context.Context, store Store) error {
 	if err != nil {
 		return err
 	}
-	findEnds := now.Sub(time.Unix(0, p.doubtedAt.Load())) > Silence
-	entries, err := store.ShareReport(ctx, text, findEnds)
+	findEnds := now.Sub(time.Unix(0, p.doubtedAt.Load())) > p.silence
+	entries, err := store.ShareReport(ctx, text, p.silence, findEnds)
 	if err != nil {
 		return err
 	}
@@ -198,7 +203,7 @@ func (p *Peers) Leave(ctx context.Context, store Store) error {
 		return err
 	}
 	p.tracker.stop(now)
-	_, err = store.ShareReport(ctx, text, false)
+	_, err = store.ShareReport(ctx, text, p.silence, false)
 	return errors.Join(err, p.recordEnded(ctx, store, now))
 }
 
@@ -217,7 +222,7 @@ func (p *Peers) Coordinators(now time.Time) []Coordinator {
 func (p *Peers) Sums(now time.Time) peerstats.Sums {
 	counts := []peerstats.Report{p.config.Counts(now)}
 	for _, r := range p.others.Load().reports {
-		if r.Counts != nil && now.Sub(r.SeenAt) < Silence {
+		if r.Counts != nil && now.Sub(r.SeenAt) < p.silence {
 			counts = append(counts, *r.Counts)
 		}
 	}
@@ -228,7 +233,7 @@ func (p *Peers) Sums(now time.Time) peerstats.Sums {
 func (p *Peers) Attending(now time.Time) []string {
 	all := p.config.Attending()
 	for _, r := range p.others.Load().reports {
-		if now.Sub(r.SeenAt) < Silence {
+		if now.Sub(r.SeenAt) < p.silence {
 			all = append(all, r.Attending...)
 		}
 	}

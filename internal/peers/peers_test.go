@@ -14,6 +14,9 @@ import (
 	"github.com/msghandler/msghandler/test/must"
 )
 
+// silence is how long the passing part of a report holds by default.
+const silence = 4 * peers.Interval
+
 // store has the reports of others, and keeps the last own report.
 type store struct {
 	others   []peers.Entry
@@ -43,7 +46,7 @@ func (s *store) ReadEnded(_ context.Context, since time.Time) ([]peers.Recorded,
 	return s.recorded, s.err
 }
 
-func (s *store) ShareReport(_ context.Context, own peers.Text, findEnds bool) ([]peers.Entry, error) {
+func (s *store) ShareReport(_ context.Context, own peers.Text, _ time.Duration, findEnds bool) ([]peers.Entry, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
@@ -196,7 +199,7 @@ func TestUnreadableReportsAreUnknown(t *testing.T) {
 		}
 		// While the store is away nothing is read, and the counts of the others become too old.
 		s.err = errors.New("redis is away")
-		time.Sleep(peers.Silence)
+		time.Sleep(silence)
 		if err := p.Exchange(t.Context(), s); !errors.Is(err, s.err) {
 			t.Errorf("without the store: %v", err)
 		}
@@ -221,10 +224,10 @@ func TestEndsAreSoughtWithoutDoubt(t *testing.T) {
 			want  bool
 		}{
 			{0, false, false},
-			{peers.Silence, false, false},
+			{silence, false, false},
 			{1, false, true},
 			{0, true, false},
-			{peers.Silence + 1, false, true},
+			{silence + 1, false, true},
 		} {
 			time.Sleep(step.pass)
 			if step.doubt {

@@ -42,10 +42,10 @@ func (p *Peers) othersProblems(now time.Time) (all []Problem) {
 	return all
 }
 
-// othersNow are the reports of the other running coordinators. A report older than Silence says nothing of now.
+// othersNow are the reports of the other running coordinators. A report older than the silence says nothing of now.
 func (p *Peers) othersNow(now time.Time) (all []Report) {
 	for _, r := range p.others.Load().reports {
-		if !r.Stopped && !r.Ended && now.Sub(r.SeenAt) < Silence {
+		if !r.Stopped && !r.Ended && now.Sub(r.SeenAt) < p.silence {
 			all = append(all, r)
 		}
 	}

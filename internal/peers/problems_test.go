@@ -359,7 +359,7 @@ func TestSilentCoordinatorsHaveNoTrouble(t *testing.T) {
 		start, own, other, s, theirs := time.Now(), newTroubled("own"), newTroubled("other"), &store{}, &store{}
 		other.problems = []peers.Problem{brokerAway}
 		other.passes(t, theirs, 1)
-		time.Sleep(peers.Silence)
+		time.Sleep(silence)
 		s.others = []peers.Entry{entryOf(theirs, "other", start)}
 		own.passes(t, s, 1)
 		if got := own.Problems(nil, time.Now()); len(got) > 0 {

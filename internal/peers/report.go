@@ -34,7 +34,7 @@ type Report struct {
 
 // Text is a report as a store keeps it. Both parts are lines without an end.
 type Text struct {
-	// Lasting outlives its coordinator, which may be missing. Passing holds for Silence only.
+	// Lasting outlives its coordinator, which may be missing. Passing holds for some intervals only.
 	Lasting, Passing string
 	// Stopped says that the coordinator is about to stop cleanly.
 	Stopped bool

@@ -103,6 +103,8 @@ type Config struct {
 	ConnectionAge time.Duration
 	// ConnectionIdle is when a client is asked to close a connection without calls.
 	ConnectionIdle time.Duration
+	// PingAfter is when a silent client is asked for a sign of life. 0: after guard.PingAfter.
+	PingAfter time.Duration
 	// Reflection serves gRPC reflection.
 	Reflection bool
 	// Credentials secure the connections of clients. Default: none, nothing is encrypted.
@@ -284,7 +286,8 @@ func (s *Server) guardConfig() guard.Config {
 	return guard.Config{
 		Credentials: s.config.Credentials, Limits: s.config.Limits.ofRequests(),
 		ConnectionAge: s.config.ConnectionAge, ConnectionIdle: s.config.ConnectionIdle,
-		Open: func(method string) bool { return needs[method].open }, Identify: s.identifyUnread,
+		PingAfter: s.config.PingAfter,
+		Open:      func(method string) bool { return needs[method].open }, Identify: s.identifyUnread,
 		Translate: translateUnread, Refused: s.config.RefusedUnread, Stopping: s.stopping, Logger: s.config.Logger,
 		Duplex: map[string]int64{msghandlerv1.MessageHandlerService_Attend_FullMethodName: maxAnswer},
 	}

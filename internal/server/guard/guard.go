@@ -35,6 +35,8 @@ type Config struct {
 	Limits      Limits
 	// ConnectionAge and ConnectionIdle are when clients are asked to close a connection.
 	ConnectionAge, ConnectionIdle time.Duration
+	// PingAfter is when a silent client is asked for a sign of life. 0: after PingAfter.
+	PingAfter time.Duration
 	// Open says whether a method answers everyone. The streams of such methods are bounded. May be nil: none does.
 	Open func(method string) bool
 	// Identify returns the context of a unary call with the identity of its caller, before the body is read. A caller who
@@ -144,7 +146,7 @@ func (g *Guard) Options() []grpc.ServerOption {
 		grpc.ConnectionTimeout(HandshakeTimeout),
 		// A dead client is noticed after 40 s, so its waits do not stay for ever.
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: PingAfter, Timeout: PingTimeout, MaxConnectionIdle: g.config.ConnectionIdle,
+			Time: cmp.Or(g.config.PingAfter, PingAfter), Timeout: PingTimeout, MaxConnectionIdle: g.config.ConnectionIdle,
 			MaxConnectionAge: g.config.ConnectionAge, MaxConnectionAgeGrace: connectionGrace,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),

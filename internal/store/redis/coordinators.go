@@ -19,14 +19,16 @@ const (
 
 // ShareReport implements peers.Store by one call of a script. A coordinator that was only cut off for a while is no
 // ended one once it counts again (Pulse). An end is Unreported for one caller only. Errors are the store's.
-func (s *Store) ShareReport(ctx context.Context, own peers.Text, findEnds bool) ([]peers.Entry, error) {
+func (s *Store) ShareReport(
+	ctx context.Context, own peers.Text, silence time.Duration, findEnds bool,
+) ([]peers.Entry, error) {
 	state := reportRunning
 	if own.Stopped {
 		state = reportStopped
 	}
 	c := newCall(s.keys.shards[0], 8)
 	c.args = append(c.args, s.name, state, own.Lasting, own.Passing,
-		peers.Silence.Milliseconds(), peers.Memory.Milliseconds(), peers.MaxReports, findEnds)
+		silence.Milliseconds(), peers.Memory.Milliseconds(), peers.MaxReports, findEnds)
 	run(ctx, s.loops, s.scripts.coordinators, []*call{c})
 	if c.err != nil {
 		return nil, c.err

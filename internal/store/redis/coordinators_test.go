@@ -14,6 +14,9 @@ import (
 
 const coordinatorsKey = "msghandler:{00b}:coordinators"
 
+// silence is how long a coordinator must be silent to have ended.
+const silence = 20 * time.Second
+
 // runs is a Redis with a clock set by the test, and coordinators on this Redis.
 type runs struct {
 	t      *testing.T
@@ -40,7 +43,7 @@ func (r *runs) coordinator(name string) *redisstore.Store {
 // share shares a report, and returns what the others have shared.
 func (r *runs) share(store *redisstore.Store, own peers.Text, findEnds bool) []peers.Entry {
 	r.t.Helper()
-	entries, err := store.ShareReport(r.t.Context(), own, findEnds)
+	entries, err := store.ShareReport(r.t.Context(), own, silence, findEnds)
 	must.Succeed(r.t, err)
 	return entries
 }
@@ -91,9 +94,9 @@ func TestReportsExpireInTwoParts(t *testing.T) {
 		pass time.Duration
 		want string
 	}{
-		{peers.Silence, `[here 20s "who" "counts" false]`},
+		{silence, `[here 20s "who" "counts" false]`},
 		{time.Millisecond, `[here 20.001s "who" "" false]`},
-		{peers.Memory - peers.Silence - time.Millisecond, `[here 1h0m0s "who" "" false]`},
+		{peers.Memory - silence - time.Millisecond, `[here 1h0m0s "who" "" false]`},
 		{time.Millisecond, ""},
 	} {
 		r.pass(step.pass)
@@ -133,7 +136,7 @@ func TestOnlyUncleanEndsAreTold(t *testing.T) {
 	r.want(r.alive(stopped, killed, here))
 	r.pass(time.Second)
 	r.share(stopped, peers.Text{Stopped: true}, false)
-	r.pass(peers.Silence - time.Second)
+	r.pass(silence - time.Second)
 	r.want(r.alive(here)) // not ended yet
 	r.pass(2 * time.Second)
 	r.want(r.alive(here), "killed")
@@ -147,7 +150,7 @@ func TestOnlyUncleanEndsAreTold(t *testing.T) {
 
 	r.pass(peers.Memory - time.Second)
 	r.want(r.alive(here), "killed", "next")
-	r.pass(peers.Silence)
+	r.pass(silence)
 	r.want(r.alive(here))
 	if fields, err := r.server.HKeys(coordinatorsKey); err != nil || len(fields) != 1 {
 		t.Errorf("left are %v, %v", fields, err)
@@ -161,7 +164,7 @@ func TestAnEndIsReportedOnce(t *testing.T) {
 	r := newRuns(t)
 	here, there, killed := r.coordinator("here"), r.coordinator("there"), r.coordinator("killed")
 	r.want(r.alive(killed, here, there))
-	r.pass(peers.Silence + time.Second)
+	r.pass(silence + time.Second)
 	pulse(t, here)
 	pulse(t, there)
 	unreported := func(store *redisstore.Store, findEnds bool) (count int) {
@@ -181,7 +184,7 @@ func TestAnEndIsReportedOnce(t *testing.T) {
 	}
 	r.pass(time.Second)
 	r.want(r.alive(killed, here, there)) // back after an interruption
-	r.pass(peers.Silence + time.Second)
+	r.pass(silence + time.Second)
 	pulse(t, here)
 	pulse(t, there)
 	if n := unreported(here, true) + unreported(there, true); n != 1 {
@@ -200,7 +203,7 @@ func TestACrashLoopIsBounded(t *testing.T) {
 		r.pass(time.Second)
 	}
 	r.server.HSet(coordinatorsKey, "broken/1", "no report")
-	r.pass(peers.Silence)
+	r.pass(silence)
 	ends := r.alive(here)
 	if len(ends) != peers.MaxReports-1 || ends[0] != fmt.Sprint("run-", peers.MaxReports+29) {
 		t.Errorf("%d ends are told, the latest %s", len(ends), ends[0])
@@ -216,7 +219,7 @@ func TestReportsInARealRedis(t *testing.T) {
 	store, client, _ := fresh(t, redisstore.Config{Shards: 2, Instance: "here"})
 	report := fmt.Sprintf("%d\nrunning\nwho\ncounts", time.Now().Add(-time.Minute).UnixMilli())
 	must.Succeed(t, client.HSet(t.Context(), coordinatorsKey, "killed/1", report).Err())
-	entries, err := store.ShareReport(t.Context(), peers.Text{Lasting: "own"}, true)
+	entries, err := store.ShareReport(t.Context(), peers.Text{Lasting: "own"}, silence, true)
 	if err != nil || len(entries) != 1 {
 		t.Fatalf("told are %+v, %v", entries, err)
 	}

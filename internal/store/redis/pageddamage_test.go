@@ -249,12 +249,12 @@ func TestFullRedisStillTellsUncleanEnds(t *testing.T) {
 	report := fmt.Sprintf("%d\nrunning\n{}\n", time.Now().Add(-time.Minute).UnixMilli())
 	client.HSet(t.Context(), "msghandler:{00}:coordinators", "killed/1", report)
 	client.ConfigSet(t.Context(), "maxmemory", "1mb")
-	ends, err := store.ShareReport(t.Context(), peers.Text{}, true)
+	ends, err := store.ShareReport(t.Context(), peers.Text{}, silence, true)
 	if err != nil || len(ends) != 1 || !ends[0].Ended || !ends[0].Unreported {
 		t.Errorf("told are %v, %v", ends, err)
 	}
 	client.ConfigSet(t.Context(), "maxmemory", "0")
-	if again, err := store.ShareReport(t.Context(), peers.Text{}, true); err != nil || len(again) != 1 ||
+	if again, err := store.ShareReport(t.Context(), peers.Text{}, silence, true); err != nil || len(again) != 1 ||
 		!again[0].Unreported && len(ends) == 0 {
 		t.Errorf("and the end is never reported: %+v, %v", again, err)
 	}
