@@ -114,9 +114,10 @@ soak: ## Break things at random for as long as asked, under 300 new ids a second
 		-every -seed $(SEED) -load $(MINUTES)m -rate 300
 
 RUNS ?= 0
-simulate: ## Run three coordinators in simulated time with a new seed each time, until one fails (MINUTES=20 SEED=1 RUNS=100)
+simulate: ## Run three coordinators in simulated time with a new seed each time, until one fails (MINUTES=20 SEED=1 RUNS=100 SMALL=yes COMPLETE=yes)
 	$(if $(DEFECT),go test ./test/faults -count=1 -run TestWriteDefect -args -defect $(DEFECT) -to $(CURDIR)/.cache/defect)
 	go run ./test/simulation/simulate -minutes $(MINUTES) -seed $(SEED) -runs $(RUNS) \
+		$(if $(SMALL),-small) $(if $(COMPLETE),-complete) \
 		$(if $(DEFECT),-overlay .cache/defect/overlay.json -dir .cache/simulate/$(DEFECT))
 
 lint: tools ## Check format, code and API

@@ -94,7 +94,7 @@ type lease struct {
 	until    int64
 }
 
-// holds reports whether somebody has the lease at a time.
+// holds reports whether the message has an owner at a time.
 func (l lease) holds(at int64) bool { return l.owner != "" && l.until > at }
 
 // register is the model of a lease.
@@ -117,7 +117,7 @@ func (l lease) next(s step) (legal bool, after lease) {
 		fresh := l.state == halfmsg.None || l.state.Final()
 		return fresh || s.answer == kindName(replyRepaired), lease{state: s.state}
 	case claimed:
-		// A claim of a message that nobody holds, in the state that it was in, or that a Submit wakes.
+		// A claim of a message without an owner, in the state that it was in, or that a Submit wakes.
 		return !l.holds(s.at) && (l.state == s.state || s.eventKnown && leads(l.state, s)), held
 	case taken:
 		return leads(l.state, s), held
@@ -135,7 +135,7 @@ func (l lease) next(s step) (legal bool, after lease) {
 	return true, l
 }
 
-// settled is the step of the lease holder. The same step made again changes nothing, whoever holds the lease since.
+// settled is the step of the lease holder. The same step made again changes nothing, also under a later owner.
 func (l lease) settled(s step) (legal bool, after lease) {
 	if l.owner != s.token || l.until <= s.at-tick || !s.eventKnown || !leads(l.state, s) {
 		repeated := s.state == l.state && slices.ContainsFunc(halfmsg.Moves(), func(m halfmsg.Move) bool {
@@ -153,7 +153,7 @@ func (l lease) settled(s step) (legal bool, after lease) {
 	return true, after
 }
 
-// moved is a step without a lease. Whoever holds the lease keeps it where the state stays.
+// moved is a step without a lease. The owner keeps the lease where the state stays.
 func (l lease) moved(s step) (legal bool, after lease) {
 	after = lease{state: s.state}
 	if l.anything && s.state.HasLoop() {

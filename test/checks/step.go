@@ -36,17 +36,17 @@ type stepKind uint8
 const (
 	// seen: the call has changed no lease.
 	seen stepKind = iota
-	// claimed: the caller has the lease if nobody else has one.
+	// claimed: the caller has the lease unless another owner has it.
 	claimed
-	// taken: the caller has the lease, or nobody, whoever had one before.
+	// taken: the caller has the lease or the message has no owner, also where it had another one before.
 	taken
-	// freed: nobody has the lease, which had ended.
+	// freed: the lease had ended, and the message has no owner.
 	freed
 	// settled: the holder of the lease has moved the message.
 	settled
 	// refused: the caller has no lease.
 	refused
-	// moved: somebody without a lease has moved the message.
+	// moved: a caller without the lease has moved the message.
 	moved
 	// begun: the message was stored anew.
 	begun

@@ -149,7 +149,7 @@ type stream struct {
 	// ended is what a reader gets after the chunks, and aborted what it gets at once.
 	ended, aborted error
 	deadline       time.Time
-	// changed is closed when something changes; nil: nobody waits.
+	// changed is closed when something changes; nil: no reader waits.
 	changed chan struct{}
 }
 

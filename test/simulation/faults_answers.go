@@ -67,7 +67,7 @@ func confirmed(ctx context.Context, in any, honest grpc.UnaryHandler) (*pb.Confi
 	return r, out, err
 }
 
-// answerWrong gives numbers that are no verdicts, and answers about ids that nobody asked about.
+// answerWrong gives numbers that are no verdicts, and answers about an id without a question.
 func answerWrong(ctx context.Context, d draws, in any, honest grpc.UnaryHandler) (any, error) {
 	r, out, err := confirmed(ctx, in, honest)
 	if r == nil {

@@ -125,7 +125,7 @@ func (f *faulty) names() (names []string) {
 // drawFaults draws the faults of the seed.
 func (w *World) drawFaults() {
 	for _, one := range allFaults {
-		has := percent(w.Choices, "has "+one.name, one.chance)
+		has := percent(w.Choices, "has "+one.name, w.pace.share(one.chance))
 		if len(w.options.Only) > 0 {
 			has = slices.Contains(w.options.Only, one.name)
 		}

@@ -208,7 +208,7 @@ func (h *Host) Dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	return near, nil
 }
 
-// connect makes both ends of a connection; nil: nobody listens, or this host is dead.
+// connect makes both ends of a connection; nil: no program listens, or this host is dead.
 func (h *Host) connect(addr string) (near, far *Conn, to door) {
 	target, err := netip.ParseAddrPort(addr)
 	if err != nil {

@@ -75,7 +75,7 @@ func (n *Node) start() error {
 	}
 	p.app, err = app.New(context.Background(), settings, app.Deps{
 		Version: "simulation", Network: p.host.Network(), Bounds: app.Bounds{
-			Schedules: n.world.drawn.schedules, Unwatched: n.world.pace.slow(),
+			Schedules: n.world.drawn.schedules, Unwatched: n.world.drawn.rest > 0, Rest: n.world.drawn.rest,
 		},
 		OpenDatabase: func(string) *sql.DB { return n.world.databases.open(p.database) },
 		Logger:       slog.New(n.world.log.handler(p.host.name)),

@@ -54,13 +54,13 @@ func play(t *testing.T, p replay.Plan, watch func(e Event)) replay.Outcome {
 		order = p.Seed
 	}
 	replay.SeedBubbles(order)
-	o := Options{Without: p.Without, Messages: p.Messages, Nodes: p.Nodes, Strikes: p.Strikes}
+	o := Options{Small: p.Small, Without: p.Without, Messages: p.Messages, Nodes: p.Nodes, Strikes: p.Strikes}
 	if watch != nil {
 		o.Prepare = func(w *World) { w.Network.Watch(watch) }
 	}
 	r := Run(t, p.Seed, o)
 	return replay.Outcome{
 		Wrong: r.Wrong, Kinds: r.Faults, Strikes: r.Strikes, Events: r.Events, Messages: r.Messages, Copies: r.Copies,
-		Simulated: r.Simulated, Log: r.Log,
+		Simulated: r.Simulated, Coverage: r.Coverage, Log: r.Log,
 	}
 }

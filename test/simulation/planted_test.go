@@ -44,7 +44,7 @@ func answerOpen(w *World) {
 	})
 }
 
-// emptyRedis has Redis lose everything, which nobody notes as a fault.
+// emptyRedis has Redis lose everything, which is noted as no fault.
 func emptyRedis(w *World) {
 	w.goInBackground(func() {
 		for range 10 {

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
@@ -69,7 +71,7 @@ func inMemory(kind string) bool { return slices.Contains(kinds[:3], kind) }
 
 // hasProducer says whether a world has a producer. The first is in each.
 func (w *World) hasProducer(kind string) bool {
-	return kind == kinds[0] || percent(w.Choices, "has producer "+kind, 50)
+	return kind == kinds[0] || percent(w.Choices, "has producer "+kind, w.pace.share(50))
 }
 
 // startProducers starts the producers that the seed draws.
@@ -156,6 +158,10 @@ func (s *service) start() error {
 		config.CallbackTarget = serves
 	}
 	config.Coordinators.Anyone = config.CallbackTarget != ""
+	if rest := s.world.drawn.rest; rest > 0 {
+		alive := keepalive.ClientParameters{Time: time.Duration(rest) * time.Minute}
+		options = append(options, grpc.WithKeepaliveParams(alive))
+	}
 	config.DialOptions = options
 	if run.sdk, err = producer.New(config); err != nil {
 		return err
@@ -314,11 +320,8 @@ func (s *service) markers() []string { return s.data.markers() }
 
 // produce does the business of all messages, and returns when all are done.
 func (w *World) produce() {
-	most := w.options.Messages
-	if most == 0 {
-		most = 10 + w.Choices.Intn("messages", 50)
-	}
-	span := w.pace.long(w.Choices, "span", 10*time.Second, 3*time.Minute)
+	most := cmp.Or(w.options.Messages, w.pace.messages(w.Choices))
+	span := w.pace.span(w.Choices)
 	var all sync.WaitGroup
 	for i := range most {
 		p := w.producers[i%len(w.producers)]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	luajson "github.com/alicebob/miniredis/v2/gopher-json"
 	"github.com/alicebob/miniredis/v2/server"
@@ -26,6 +27,9 @@ type redisScripts struct {
 	writer   *bufio.Writer
 	reader   *bufio.Reader
 }
+
+// protos are the compiled scripts of all worlds of the process, by their hashes.
+var protos sync.Map
 
 // libraries are those that scripts of Redis have. The first loads cjson.
 var libraries = []struct {
@@ -90,11 +94,15 @@ func (s *redisScripts) load(hash, script string) error {
 	if s.compiled[hash] != nil {
 		return nil
 	}
-	proto, err := compile(script)
-	if err != nil {
-		return fmt.Errorf("ERR Error compiling script (new function): %w", err)
+	proto, known := protos.Load(hash)
+	if !known {
+		compiled, err := compile(script)
+		if err != nil {
+			return fmt.Errorf("ERR Error compiling script (new function): %w", err)
+		}
+		proto, _ = protos.LoadOrStore(hash, compiled)
 	}
-	s.compiled[hash] = s.state.NewFunctionFromProto(proto)
+	s.compiled[hash] = s.state.NewFunctionFromProto(proto.(*lua.FunctionProto))
 	return nil
 }
 

@@ -13,6 +13,8 @@ type drawnSettings struct {
 	keys, schedules map[string]string
 	// heartbeat is that of connections to the broker, and poll how often relays read their tables.
 	heartbeat, poll time.Duration
+	// rest is app.Bounds.Rest.
+	rest int
 }
 
 // option is a key with the values of which a seed draws one.
@@ -59,14 +61,13 @@ var backgrounds = map[string]time.Duration{
 	"archive": 2 * time.Second, "sweep": 10 * time.Second,
 }
 
-// slowRest is how much less often the backgrounds pass in a slow world, and slowBackgrounds are the other loops, which
-// watch and report only. Coordinators tell each other that they run: 15 s is within what they tolerate.
+// slowRest is how much less often the backgrounds pass in a slow world.
 const slowRest = 240
 
-var slowBackgrounds = map[string]string{
-	"peers": "@every 15s", "slowness": "@every 10m", "settings": "@every 10m", "backlog": "@every 10m",
+// watching are the schedules of other loops in slow and small worlds. These loops watch and report only.
+var watching = map[string]string{
+	"slowness": "@every 10m", "settings": "@every 10m", "backlog": "@every 10m",
 	"undecided": "@every 10m", "parked": "@every 10m", "unrelayed": "@every 10m", "letters": "@every 10m",
-	"delete": "@every 5m",
 }
 
 // drawSettings draws the settings. Where Redis forgets, the pulse that notices it is not slowed down.
@@ -79,10 +80,16 @@ func drawSettings(c Choices, p pace, forgets bool) drawnSettings {
 		d.keys[key] = fmt.Sprintf("@every %ds", every)
 	}
 	drawn, rest := options, []int{1, 4, 16, 16, 16}[c.Intn("rest", 5)]
+	if p.small {
+		rest, d.rest = 16, 8
+		maps.Copy(d.schedules, watching)
+	}
 	if p.slow() {
 		drawn, rest = slices.Concat(options, slowOptions), slowRest
-		d.heartbeat, d.poll = time.Minute, time.Minute
-		maps.Copy(d.schedules, slowBackgrounds)
+		d.heartbeat, d.poll = time.Duration(p.times)*time.Second, time.Minute
+		d.rest = p.times / 4
+		maps.Copy(d.schedules, watching)
+		d.schedules["delete"] = "@every 5m"
 	}
 	for _, o := range drawn {
 		d.keys[o.key] = o.values[c.Intn("key "+o.key, len(o.values))]

@@ -29,10 +29,10 @@ const (
 type Options struct {
 	// Choices replaces the choices by the seed.
 	Choices Choices
-	// Messages is how many messages there are; 0 lets the seed decide.
-	Messages int
-	// Nodes is how many coordinators there are; 0: three.
-	Nodes int
+	// Small has little happen in the world.
+	Small bool
+	// Messages is how many messages there are, and Nodes how many coordinators; 0 lets the seed decide.
+	Messages, Nodes int
 	// Strikes are the names of the single faults that may happen; nil: all that the seed draws.
 	Strikes []string
 	// Without names faults that do not happen, and Only those that may; empty: all may.
@@ -143,7 +143,7 @@ func newWorld(t *testing.T, seed uint64, o Options) *World {
 	if w.Choices == nil {
 		w.Choices = NewChoices(seed)
 	}
-	w.pace = drawPace(w.Choices, o.Times)
+	w.pace = drawPace(w.Choices, o)
 	w.drawFaults()
 	w.drawn, w.faulty.strikes.allowed = drawSettings(w.Choices, w.pace, w.faulty.excuse.forgets), o.Strikes
 	w.databases.lost = map[string]bool{}
@@ -201,7 +201,7 @@ func (w *World) open() error {
 		}
 	}
 	w.observer = w.Network.Host("observer", "10.9.0.1")
-	for i := range cmp.Or(w.options.Nodes, 3) {
+	for i := range cmp.Or(w.options.Nodes, w.pace.nodes(w.Choices)) {
 		w.Nodes = append(w.Nodes, &Node{world: w, Number: i, Address: fmt.Sprintf("10.1.0.%d:9090", i+1)})
 	}
 	for i := range w.Nodes {

@@ -15,10 +15,12 @@ type Plan struct {
 	Without []string `json:",omitempty"`
 	// Strikes are the single faults that happen, by their names; nil: all that the seed draws.
 	Strikes []string
-	// Messages is how many messages there are; 0: as many as the seed draws. Nodes is how many coordinators there are; 0:
-	// three.
+	// Messages is how many messages there are; and Nodes how many coordinators; 0: as many as the
+	// seed draws.
 	Messages int `json:",omitempty"`
 	Nodes    int `json:",omitempty"`
+	// Small has little happen in the world.
+	Small bool `json:",omitempty"`
 }
 
 // Outcome is what a run came to, as its process prints it.
@@ -35,6 +37,8 @@ type Outcome struct {
 	Messages, Copies int
 	// Simulated is how long the run took by the clock of the bubble.
 	Simulated time.Duration
+	// Coverage counts what the run has reached, by the members of the coverage.
+	Coverage map[string]int `json:",omitempty"`
 	// Log is the end of the log, and the histories of messages with defects.
 	Log string `json:",omitempty"`
 }
@@ -50,6 +54,9 @@ func (p Plan) String() string {
 	}
 	if len(p.Without) > 0 {
 		parts = append(parts, fmt.Sprintf("Without: %#v", p.Without))
+	}
+	if p.Small {
+		parts = append(parts, "Small: true")
 	}
 	if p.Messages > 0 {
 		parts = append(parts, fmt.Sprintf("Messages: %d", p.Messages))

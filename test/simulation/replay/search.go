@@ -20,19 +20,19 @@ type Sum struct {
 	Simulated, CPU time.Duration
 }
 
-// Search runs seeds from first on, on all processors, until a run fails, runs seeds were run, or ctx ends. runs 0 is no
-// bound. err says that a run could not be made.
+// Search runs a plan with its seed and the following ones, on all processors, until a run fails, so many seeds were
+// run, or ctx ends. runs 0 is no bound. err says that a run could not be made.
 func (p Program) Search(
-	ctx context.Context, first uint64, runs int, did func(Outcome),
+	ctx context.Context, first Plan, runs int, did func(Outcome),
 ) (found *Found, s Sum, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var mu sync.Mutex
-	next := first
+	next := first.Seed
 	take := func() (uint64, bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		if found != nil || err != nil || ctx.Err() != nil || runs > 0 && next-first >= uint64(runs) {
+		if found != nil || err != nil || ctx.Err() != nil || runs > 0 && next-first.Seed >= uint64(runs) {
 			return 0, false
 		}
 		next++
@@ -60,7 +60,8 @@ func (p Program) Search(
 	for range runtime.NumCPU() {
 		workers.Go(func() {
 			for seed, more := take(); more; seed, more = take() {
-				plan := Plan{Seed: seed}
+				plan := first
+				plan.Seed = seed
 				o, cpu, failed := p.Play(ctx, plan)
 				note(plan, o, cpu, failed)
 			}

@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,8 @@ var (
 	minutes   = flag.Float64("minutes", 10, "how long new runs are begun")
 	runs      = flag.Int("runs", 0, "how many runs there are at most; 0: as many as the minutes allow")
 	seed      = flag.Uint64("seed", 1, "the seed of the first run; each run has the next one")
+	small     = flag.Bool("small", false, "run small worlds, in which little happens")
+	complete  = flag.Bool("complete", false, "fail when the runs together miss a member of the coverage")
 	plan      = flag.String("plan", "", "run this plan alone, in JSON, instead of seeds")
 	again     = flag.Int("again", 10, "how many times a failing run, or the plan, is repeated")
 	tries     = flag.Int("tries", 3, "how many orders of goroutines a shrunk run is tried with")
@@ -32,7 +35,6 @@ var (
 	shrinking = flag.Float64("shrink-minutes", 25, "how long shrinking may take")
 	overlay   = flag.String("overlay", "", "more files to build with, in the form of go build -overlay")
 	dir       = flag.String("dir", ".cache/simulate", "where the program is built and logs are written")
-	pkg       = flag.String("package", "./test/simulation", "the package with the simulation")
 )
 
 func main() {
@@ -59,7 +61,7 @@ func simulate(ctx context.Context) (green bool, err error) {
 		return false, err
 	}
 	begun := time.Now()
-	program, err := replay.Build(ctx, at, *pkg, changed)
+	program, err := replay.Build(ctx, at, "./test/simulation", changed)
 	if err != nil {
 		return false, err
 	}
@@ -70,17 +72,39 @@ func simulate(ctx context.Context) (green bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, time.Duration(*minutes*float64(time.Minute)))
 	defer cancel()
 	begun = time.Now()
-	kinds := map[string]int{}
-	found, sum, err := program.Search(limited, *seed, *runs, func(o replay.Outcome) {
+	kinds, covered := map[string]int{}, map[string]int{}
+	found, sum, err := program.Search(limited, replay.Plan{Seed: *seed, Small: *small}, *runs, func(o replay.Outcome) {
 		for _, kind := range o.Kinds {
 			kinds[kind]++
 		}
+		for member, n := range o.Coverage {
+			covered[member] += n
+		}
 	})
 	report(sum, kinds, time.Since(begun))
-	if err != nil || found == nil {
-		return err == nil, err
+	switch {
+	case err != nil:
+		return false, err
+	case found != nil:
+		return false, tell(ctx, program, *found)
 	}
-	return false, tell(ctx, program, *found)
+	return judgeCoverage(ctx, program, covered)
+}
+
+// judgeCoverage prints what the runs together have missed.
+func judgeCoverage(ctx context.Context, program replay.Program, covered map[string]int) (green bool, err error) {
+	text, err := json.Marshal(covered)
+	if err != nil {
+		return false, err
+	}
+	path := filepath.Join(filepath.Dir(program.Path), "coverage.json")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return false, err
+	}
+	judge := exec.CommandContext(ctx, program.Path, "-test.run=^TestCovered$", "-test.v", "-covered="+path)
+	judge.Dir, judge.Stdout, judge.Stderr = program.Dir, os.Stdout, os.Stderr
+	missed := judge.Run()
+	return missed == nil || !*complete, nil
 }
 
 func readOverlay(path string) (map[string]string, error) {
@@ -120,7 +144,7 @@ func tell(ctx context.Context, program replay.Program, f replay.Found) error {
 	if err := keepLog(f); err != nil {
 		return err
 	}
-	fmt.Printf("again: make simulate SEED=%d RUNS=1\n", f.Plan.Seed)
+	fmt.Printf("again: make simulate SEED=%d RUNS=1%s\n", f.Plan.Seed, map[bool]string{true: " SMALL=yes"}[f.Plan.Small])
 	failed, equal, err := repeat(ctx, program, f.Plan, *again)
 	if err != nil {
 		return err
