@@ -43,7 +43,10 @@ func check(t *testing.T, b *block) []problem {
 }
 
 // walks are the tests that run commands of pages on an installation that they have broken, or under load.
-var walks = []string{"TestDrill", "TestPageMovesRedis"}
+var walks = []string{
+	"TestDrill", "TestPageMovesRedis", "TestPageMovesRabbitMQ", "TestPageOpensAnotherRegion", "TestPageChangesShards",
+	"TestPageScalesConsumers",
+}
 
 // checkWords demands that a test knows each word behind the language.
 func checkWords(b *block) (problems []problem) {

@@ -83,10 +83,10 @@ func consume(w *world, queue string, declare *rabbitmqconsumer.Declare) {
 	}
 }
 
-func consumeOne(w *world, queue string, declare *rabbitmqconsumer.Declare) {
+func consumeOne(w *world, queue string, declare *rabbitmqconsumer.Declare) (stop func()) {
 	w.t.Helper()
 	handler := w.noting(w.effect())
-	w.runs(1, func(consuming func()) (func(context.Context) error, error) {
+	end := w.runs(1, func(consuming func()) (func(context.Context) error, error) {
 		c, err := rabbitmqconsumer.New(rabbitmqconsumer.Config{
 			URL: w.broker.URL, Queue: queue, Declare: declare, Prefetch: 100, Logger: quiet(), Consuming: consuming,
 		})
@@ -96,6 +96,10 @@ func consumeOne(w *world, queue string, declare *rabbitmqconsumer.Declare) {
 		return func(ctx context.Context) error { return c.Run(ctx, handler) }, nil
 	})
 	w.consumed(queue, 1)
+	return func() {
+		end()
+		w.consumed(queue, -1)
+	}
 }
 
 // effect is the consumers' business.

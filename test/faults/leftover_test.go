@@ -32,7 +32,8 @@ func (w *world) leftOn(server *servers.RedisServer, parked map[string]bool) (key
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if ttl == forever && !ofStore(key) && !needed(key, parked) {
+		name := strings.Replace(key, newPrefix+":", "msghandler:", 1)
+		if ttl == forever && !ofStore(name) && !needed(name, parked) {
 			keys = append(keys, key)
 		}
 	}

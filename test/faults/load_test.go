@@ -354,6 +354,10 @@ func markedIn(ctx context.Context, markers marker.Store, producer string, ids []
 type load struct {
 	users   []user
 	running sync.WaitGroup
+
+	mu sync.Mutex
+	// fleet begins the new ids; nil: the users.
+	fleet *fleet
 }
 
 // userOf is the load's user of a kind.
@@ -401,8 +405,11 @@ func (l *load) run(t *testing.T, ctx context.Context, perSecond int, seed uint64
 	begun := time.Now()
 	random := rand.New(rand.NewPCG(seed, seed))
 	for n := 0; ctx.Err() == nil; n++ {
-		u, own := l.users[n%len(l.users)], rand.New(rand.NewPCG(seed, random.Uint64()))
-		l.running.Go(func() { u.act(t.Context(), fmt.Sprintf("%06d", n), own) })
+		by, own := l.deployed(), rand.New(rand.NewPCG(seed, random.Uint64()))
+		l.running.Go(func() {
+			defer by.acting.Done()
+			by.users[n%len(by.users)].act(t.Context(), fmt.Sprintf("%06d", n), own)
+		})
 		// Counted from the beginning, so that a slow machine catches up.
 		pause(ctx, time.Until(begun.Add(time.Duration(n+1)*time.Second/time.Duration(perSecond))))
 	}

@@ -97,6 +97,7 @@ func (r row) play(t *testing.T, drain time.Duration) (*world, *load, End) {
 	r.world.bare = r.world.bare || r.alone
 	w := newWorld(t, r.world)
 	l := newLoad(w)
+	w.load = l
 	if r.users != nil {
 		l.users = append(l.users, r.users(w)...)
 	}

@@ -132,12 +132,15 @@ func (w *world) noting(effect consumer.Handler) consumer.Handler {
 	})
 }
 
-// runs runs consumers until the test ends, and returns when each has begun to consume.
-func (w *world) runs(consumers int, open func(consuming func()) (run func(context.Context) error, err error)) {
+// runs runs consumers until they are stopped or the test ends, and returns when each has begun to consume.
+func (w *world) runs(
+	consumers int, open func(consuming func()) (run func(context.Context) error, err error),
+) (stop func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	w.t.Cleanup(func() { cancel(); running.Wait() })
+	stop = func() { cancel(); running.Wait() }
+	w.t.Cleanup(stop)
 	for range consumers {
 		ready := make(chan struct{})
 		var once sync.Once
@@ -150,6 +153,7 @@ func (w *world) runs(consumers int, open func(consuming func()) (run func(contex
 			w.t.Fatal("the consumer does not consume")
 		}
 	}
+	return stop
 }
 
 // silent has the other broker answer nothing, for longer than a publish waits for its answer.

@@ -99,8 +99,12 @@ type world struct {
 	// replica belongs to redis, and sentinel is the URL of the Sentinel of both, where the row has them.
 	replica  *servers.RedisServer
 	sentinel string
-	// redisFile is the file of redis.url_file, where the row has one.
-	redisFile string
+	// redisFile and amqpFile are the files of redis.url_file and amqp.url_file, where the row has them.
+	redisFile, amqpFile string
+	// consumers are services of a service manager, where the row has some.
+	consumers units
+	// load is the load of the row.
+	load *load
 	// forgot describes the writes that a fault made Redis forget.
 	forgot forgotten
 	broker *servers.Vhost

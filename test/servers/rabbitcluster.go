@@ -14,7 +14,7 @@ const joinTimeout = 30 * time.Second
 func RabbitCluster(t testing.TB) []*RabbitServer {
 	t.Helper()
 	const nodes = 3
-	all := rabbitServers(t, nodes)
+	all := rabbitServers(t, chosenRelease(t), nodes)
 	for _, server := range all {
 		Eventually(t, joinTimeout, server.URL+" knows all nodes", func() bool {
 			return server.runningNodes() == nodes

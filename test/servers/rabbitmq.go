@@ -55,8 +55,8 @@ func RabbitMQ(t testing.TB) *Vhost {
 
 func newVhost(t testing.TB, broker Broker) *Vhost {
 	t.Helper()
-	name := "test-" + strings.ToLower(rand.Text()[:12])
-	m := &Management{URL: broker.Management, Vhost: name}
+	v := vhostOf(t, broker, "test-"+strings.ToLower(rand.Text()[:12]))
+	name, m := v.Name, v.management
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -67,7 +67,14 @@ func newVhost(t testing.TB, broker Broker) *Vhost {
 	t.Cleanup(func() { _ = m.Call(http.MethodDelete, "/api/vhosts/"+name, nil, nil) })
 	all := map[string]string{"configure": ".*", "write": ".*", "read": ".*"}
 	must(m.Call(http.MethodPut, "/api/permissions/"+name+"/guest", all, nil))
-	return &Vhost{URL: strings.TrimRight(broker.URL, "/") + "/" + name, Name: name, t: t, management: m}
+	return v
+}
+
+func vhostOf(t testing.TB, broker Broker, name string) *Vhost {
+	return &Vhost{
+		URL: strings.TrimRight(broker.URL, "/") + "/" + name, Name: name, t: t,
+		management: &Management{URL: broker.Management, Vhost: name},
+	}
 }
 
 // Management is the broker's HTTP API, for this virtual host.
@@ -108,13 +115,19 @@ type RabbitServer struct {
 // RabbitMQ where the broker itself is not broken.
 func PrivateRabbitMQ(t testing.TB) *RabbitServer {
 	t.Helper()
-	return rabbitServers(t, 1)[0]
+	return rabbitServers(t, chosenRelease(t), 1)[0]
 }
 
-// rabbitServers starts so many nodes as one cluster, and stops them when the test ends.
-func rabbitServers(t testing.TB, count int) []*RabbitServer {
+// PrivateRabbitMQOf does the same with a node of that release: oldest, trixie or newest.
+func PrivateRabbitMQOf(t testing.TB, name string) *RabbitServer {
 	t.Helper()
-	nodes, err := launchNodes(t.TempDir(), count)
+	return rabbitServers(t, releaseOf(t, name), 1)[0]
+}
+
+// rabbitServers starts so many nodes of a release as one cluster, and stops them when the test ends.
+func rabbitServers(t testing.TB, release release, count int) []*RabbitServer {
+	t.Helper()
+	nodes, err := launchNodes(t.TempDir(), release, count)
 	if errors.Is(err, ErrNotInstalled) {
 		Missing(t, err.Error())
 	}
@@ -139,6 +152,9 @@ func (r *RabbitServer) Vhost() *Vhost {
 	r.t.Helper()
 	return newVhost(r.t, r.node.Broker())
 }
+
+// VhostNamed is a virtual host that this node has, or will have.
+func (r *RabbitServer) VhostNamed(name string) *Vhost { return vhostOf(r.t, r.node.Broker(), name) }
 
 // Management is the node's HTTP API, for the virtual host "/".
 func (r *RabbitServer) Management() *Management {

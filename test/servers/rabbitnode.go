@@ -46,16 +46,20 @@ type together struct {
 // LaunchNode starts a node with its files under dir and returns when clients and the management API are served. The
 // caller stops it with Close. Tests use RabbitMQ and PrivateRabbitMQ instead.
 func LaunchNode(dir string) (*Node, error) {
-	nodes, err := launchNodes(dir, 1)
+	r, err := currentRelease()
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := launchNodes(dir, r, 1)
 	if err != nil {
 		return nil, err
 	}
 	return nodes[0], nil
 }
 
-// launchNodes starts so many nodes as one cluster.
-func launchNodes(dir string, count int) ([]*Node, error) {
-	release, scripts, err := rabbitScripts()
+// launchNodes starts so many nodes of a release as one cluster.
+func launchNodes(dir string, release release, count int) ([]*Node, error) {
+	scripts, err := rabbitScripts(release)
 	if err != nil {
 		return nil, err
 	}
@@ -89,21 +93,17 @@ func startNodes(nodes []*Node) error {
 }
 
 // rabbitScripts finds the scripts themselves: Debian's wrappers in the PATH change the user.
-func rabbitScripts() (release, string, error) {
-	release, err := currentRelease()
-	if err != nil {
-		return release, "", err
-	}
+func rabbitScripts(release release) (string, error) {
 	for _, dir := range []string{"/usr/lib/rabbitmq/bin", "/opt/rabbitmq/sbin"} {
 		if release.exists(filepath.Join(dir, "rabbitmq-server")) {
-			return release, dir, nil
+			return dir, nil
 		}
 	}
 	path, err := release.lookPath("rabbitmq-server")
 	if err != nil {
-		return release, "", ErrNotInstalled
+		return "", ErrNotInstalled
 	}
-	return release, filepath.Dir(path), nil
+	return filepath.Dir(path), nil
 }
 
 func prepareNodes(dir string, release release, scripts string, count int) ([]*Node, error) {

@@ -32,7 +32,18 @@ type RedisServer struct {
 // args are added to its command line, such as "--maxmemory", "20mb".
 func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
-	release, path := redisTool(t, "server")
+	return startedRedis(t, chosenRelease(t), args)
+}
+
+// RedisOf does the same with a server of that release: oldest, trixie or newest.
+func RedisOf(t testing.TB, name string, args ...string) *RedisServer {
+	t.Helper()
+	return startedRedis(t, releaseOf(t, name), args)
+}
+
+func startedRedis(t testing.TB, release release, args []string) *RedisServer {
+	t.Helper()
+	path := redisTool(t, release, "server")
 	r := &RedisServer{t: t}
 	var err error
 	for range 3 { // Another process may take the port between the choice and the start.
@@ -248,12 +259,8 @@ func redisCLI(t testing.TB, port int, args ...string) string {
 }
 
 // redisTool finds redis-server or redis-cli, or its replacement in this release; suffix is server or cli.
-func redisTool(t testing.TB, suffix string) (release, string) {
+func redisTool(t testing.TB, release release, suffix string) string {
 	t.Helper()
-	release, err := currentRelease()
-	if err != nil {
-		t.Fatal(err)
-	}
 	name := "redis-" + suffix
 	if release.valkey {
 		name = "valkey-" + suffix
@@ -262,13 +269,14 @@ func redisTool(t testing.TB, suffix string) (release, string) {
 	if err != nil {
 		Missing(t, fmt.Sprintf("%s is not installed; scripts/install-test-servers.sh installs it", name))
 	}
-	return release, path
+	return path
 }
 
 // redisCommand is how redis-cli of this release is run with args.
 func redisCommand(t testing.TB, args []string) (string, []string) {
 	t.Helper()
-	release, path := redisTool(t, "cli")
+	release := chosenRelease(t)
+	path := redisTool(t, release, "cli")
 	return release.command(path, args)
 }
 

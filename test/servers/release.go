@@ -80,6 +80,25 @@ func findRelease(name string) (release, error) {
 	return r, nil
 }
 
+func chosenRelease(t testing.TB) release {
+	t.Helper()
+	r, err := currentRelease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// releaseOf ends the test where this machine does not have the release.
+func releaseOf(t testing.TB, name string) release {
+	t.Helper()
+	r, err := findRelease(name)
+	if err != nil {
+		Missing(t, err.Error())
+	}
+	return r
+}
+
 func releasesDirectory() (string, error) {
 	if dir := os.Getenv(DirectoryVariable); dir != "" {
 		return filepath.Abs(dir)

@@ -35,7 +35,8 @@ func (s *SentinelServer) URL() string {
 // Sentinel returns when the Sentinel knows the given replicas, and their links to the master are up.
 func Sentinel(t testing.TB, master *RedisServer, replicas ...*RedisServer) *SentinelServer {
 	t.Helper()
-	release, path := redisTool(t, "server")
+	release := chosenRelease(t)
+	path := redisTool(t, release, "server")
 	port, err := 0, error(nil)
 	for range 3 { // Another process may take the port between the choice and the start.
 		if port, err = launchSentinel(t, release, path, master.port); err == nil {
