@@ -166,7 +166,8 @@ var incidents = []incident{
 		},
 	},
 	{
-		name: "plain outbox refused", breaks: (*world).fillPlain, goesOn: (*world).fillPlain,
+		// A virtual host that was deleted is declared again as its consumers know it: without the exchange of the rows.
+		name: "plain outbox refused", before: (*world).declare, breaks: (*world).fillPlain, goesOn: (*world).fillPlain,
 		console: "bind a queue to the exchange " + plainExchange, finding: "outbox-refused",
 		alerts: []string{"MsghandlerRefused"}, cause: "refused-no-route", runbook: "MsghandlerRefused",
 		words: func(*world) []string { return []string{"NAME", plainExchange, "QUEUE", queue, "KEY", key} },

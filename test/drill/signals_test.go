@@ -87,6 +87,7 @@ func (w *world) awaitEnd(r *row) {
 		servers.Eventually(w.t, r.incident.patience, name+" ends after "+r.incident.name, func() bool { return !tells() })
 	}
 	r.ended = time.Since(r.repairedAt)
+	w.t.Logf("%s: all signals have ended %s after the repair", r.incident.name, seconds(r.ended))
 }
 
 // every calls a function twice a second in the background until stop is called.
