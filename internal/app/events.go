@@ -20,10 +20,14 @@ const eventsGathered = time.Second
 // openEvents starts the notifier of events.
 func (a *App) openEvents() {
 	settings := a.settings.Events
-	a.events = events.New(events.Config{
-		URL: settings.Webhook, Token: settings.WebhookToken, Gather: eventsGathered,
+	config := events.Config{
+		Token: a.present("events.webhook_token", settings.WebhookToken, nil), Gather: eventsGathered,
 		Instance: a.process.instance, Logger: a.logger, Metrics: a.metrics,
-	})
+	}
+	if settings.Webhook != "" {
+		config.URL = a.present("events.webhook", settings.Webhook, nil)
+	}
+	a.events = events.New(config)
 	a.metrics.Queue("events", a.events.Waiting)
 	a.closeWith(closer{name: "events", close: a.events.Close})
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/audit"
+	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/console/login"
 )
 
@@ -32,8 +32,8 @@ func (a *App) newLogin() (c login.Config, notice string, err error) {
 		oidc.Issuer, oidc.Audience, oidc.NameClaim, oidc.RolesClaim, oidc.ProducersClaim, h.OIDCClientID, h.PublicURL,
 	}
 	c.InstallationID = a.installation
-	if c.Secret, err = readSecret(h.SessionKeyFile); err != nil {
-		return c, "", SettingsError{fmt.Errorf("http.session_key_file: %w", err)}
+	if c.Secret, err = a.secretIn("http.session_key", h.SessionKeyFile, readSessionKey); err != nil {
+		return c, "", err
 	}
 	c.Authenticator = a.callers.authenticator
 	if a.callers.tokens != nil {
@@ -97,15 +97,24 @@ func (a *App) newLoginIssuer() (*login.Issuer, error) {
 		return nil, SettingsError{fmt.Errorf("access.oidc_issuer: %w", err)}
 	}
 	made := &login.Issuer{Provider: a.callers.jwts, Name: at.Hostname(), ClientID: h.OIDCClientID, Scopes: h.OIDCScopes}
-	if h.OIDCClientSecretFile == "" {
-		return made, nil
+	made.ClientSecret, err = a.secretIn("http.oidc_client_secret", h.OIDCClientSecretFile, config.ReadSecret)
+	return made, err
+}
+
+// secretIn returns the secret in a file, as follow does; nil without a file.
+func (a *App) secretIn(key, file string, read func(file string) (string, error)) (func() string, error) {
+	if file == "" {
+		return nil, nil //nolint:nilnil // no file is no error
 	}
-	secret, err := os.ReadFile(h.OIDCClientSecretFile)
+	trimmed := func() (string, error) {
+		secret, err := read(file)
+		return strings.TrimSpace(secret), err
+	}
+	atStart, err := trimmed()
 	if err != nil {
-		return nil, SettingsError{fmt.Errorf("http.oidc_client_secret_file: %w", err)}
+		return nil, SettingsError{fmt.Errorf("%s_file: %s: %w", key, file, err)}
 	}
-	made.ClientSecret = strings.TrimSpace(string(secret))
-	return made, nil
+	return a.follow(key, atStart, trimmed), nil
 }
 
 // anonymous is a visitor of the console who has shown nothing. Without a login the console must not be a way around the
@@ -131,23 +140,15 @@ func newProxy(header string, trusted []string) *login.Proxy {
 	return proxy
 }
 
-// leastSecret is how many characters a secret must have.
+// leastSecret is how many characters a secret of sessions must have.
 const leastSecret = 32
 
-// readSecret reads the secret of sessions; none without a file.
-func readSecret(file string) ([]byte, error) {
-	if file == "" {
-		return nil, nil
+func readSessionKey(file string) (string, error) {
+	secret, err := config.ReadSecret(file)
+	if err == nil && len(strings.TrimSpace(secret)) < leastSecret {
+		err = errShortSecret
 	}
-	content, err := os.ReadFile(file) //nolint:gosec // the path is the operator's own
-	if err != nil {
-		return nil, err // the error names the file
-	}
-	secret := strings.TrimSpace(string(content))
-	if len(secret) < leastSecret {
-		return nil, fmt.Errorf("%s: %w", file, errShortSecret)
-	}
-	return []byte(secret), nil
+	return secret, err
 }
 
 var errShortSecret = errors.New("holds fewer than 32 characters; write it with: openssl rand -hex 32")

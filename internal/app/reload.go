@@ -111,20 +111,22 @@ func (a *App) watchConfiguration() {
 	if a.reloader.source == nil {
 		return
 	}
-	files := []string{a.reloader.source.File(), a.settings.SecretFile("redis.url")}
+	content := func() string {
+		return contentOf(a.reloader.current().File(), a.reloader.config().SecretFile("redis.url"))
+	}
 	a.serve("configuration", func() error {
 		ticks := time.NewTicker(lookInterval)
 		defer ticks.Stop()
-		used := contentOf(files)
+		used := content()
 		for last := used; ; {
 			select {
 			case <-a.life.Done():
 				return nil
 			case <-a.reloader.hangup:
-				used = contentOf(files)
+				used = content()
 				a.reload("a signal")
 			case <-ticks.C:
-				now := contentOf(files)
+				now := content()
 				if now != used && now == last {
 					used = now
 					a.reload("a change of its file")
@@ -136,7 +138,7 @@ func (a *App) watchConfiguration() {
 }
 
 // contentOf is the content of files, or why one cannot be read.
-func contentOf(files []string) (all string) {
+func contentOf(files ...string) (all string) {
 	for _, file := range files {
 		if file == "" {
 			continue

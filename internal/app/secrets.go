@@ -1,49 +1,67 @@
 package app
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 
+	"github.com/msghandler/msghandler/internal/app/brokers"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/files"
 )
 
-// present returns the value of a key as its file has it now, and the value of the start where the key has no file. The
-// file is looked at for each connection, so a rotated password needs no restart. While the file cannot be read or
-// check refuses its value, the value before stays in use.
-func (a *App) present(key, atStart string, check func(value string) error) func() string {
+// present returns the value of a key as its file has it now, and the value of the start where the key has no file. See
+// follow. Refuse says why a valid value is not taken; nil refuses none.
+func (a *App) present(key, atStart string, refuse func(value string) error) func() string {
 	path := a.settings.SecretFile(key)
 	if path == "" {
 		return func() string { return atStart }
 	}
-	watched, err := files.Watch(files.Source[string, string]{
-		Read: func() (string, error) { return config.ReadSecret(path) },
-		Make: func(value string) (string, error) { return value, check(value) },
+	return a.follow(key, atStart, func() (string, error) {
+		value, err := config.ReadFile(key, path)
+		if err == nil && refuse != nil {
+			err = refuse(value)
+		}
+		return value, err
+	})
+}
+
+// follow returns a value that read reads from the file of a key, at first the value of the start. The file is looked at
+// for each use, so a rotated password needs no restart. While the value cannot be read, the value before stays in use.
+func (a *App) follow(key, atStart string, read func() (string, error)) func() string {
+	started := false
+	watched, _ := files.Watch(files.Source[string, string]{ // the first reading cannot fail
+		Read: func() (string, error) {
+			if started {
+				return read()
+			}
+			started = true
+			return atStart, nil
+		},
+		Make: func(value string) (string, error) { return value, nil },
 		Reloaded: func() {
-			a.logger.Info("a file with a secret has changed: new connections use the new value", "key", key+"_file")
+			a.logger.Info("a file with a secret has changed: its value is used from now on", "key", key+"_file")
 		},
 		Failed: func(err error) {
 			a.logger.Warn("a changed file with a secret is unusable; the value read before stays in use; correct the file",
 				"key", key+"_file", "cause", err)
 		},
 	})
-	if err != nil { // changed since the configuration was read
-		return func() string { return atStart }
-	}
 	return watched.Current
 }
 
-// redisAddress returns the address of now, with users and passwords for the next connection to Redis or a Sentinel.
+// redisAddress returns the address of now, with users and passwords for the next connection to Redis or a Sentinel. A
+// reload may name another file, or none.
 func (a *App) redisAddress() func() address.Redis {
-	url := a.present("redis.url", "", func(value string) error {
-		_, err := address.ParseRedis(value)
-		return err
+	url := a.follow("redis.url", a.reloader.config().Redis.URL, func() (string, error) {
+		now := a.reloader.config()
+		if path := now.SecretFile("redis.url"); path != "" {
+			return config.ReadFile("redis.url", path)
+		}
+		return now.Redis.URL, nil
 	})
 	return func() address.Redis {
-		where, _ := address.ParseRedis(cmp.Or(url(), a.reloader.config().Redis.URL)) // checked
+		where, _ := address.ParseRedis(url()) // checked
 		return where
 	}
 }
@@ -75,24 +93,10 @@ func placeOf(at address.SQL) string {
 
 // brokerURL returns the URL for the next connection to a broker; the empty name is the default broker.
 func (a *App) brokerURL(name, atStart string) func() string {
-	url := a.present(keyOfBroker(name), atStart, checkBrokerURL)
-	return func() string { return strings.ReplaceAll(url(), " ", "") }
-}
-
-// checkBrokerURL refuses what is no URL of a broker, and quotes nothing of the URL.
-func checkBrokerURL(value string) (err error) {
-	scheme, _, _ := strings.Cut(strings.TrimSpace(value), "://")
-	switch scheme {
-	case "kafka":
-		_, err = address.ParseKafka(value)
-	case "nats", "tls":
-		_, err = address.ParseNATS(value)
-	default:
-		for url := range strings.SplitSeq(value, ",") {
-			if _, err = address.ParseAMQP(strings.TrimSpace(url)); err != nil {
-				return err
-			}
+	return a.present(keyOfBroker(name), atStart, func(value string) error {
+		if brokers.System(value) != brokers.System(atStart) {
+			return errors.New("names another kind of broker: restart the coordinators")
 		}
-	}
-	return err
+		return nil
+	})
 }

@@ -31,6 +31,8 @@ type given struct {
 	written string
 	// file is the configuration file that the value stands in; empty for other sources.
 	file string
+	// content is that of the file which the value names, for a key of a file with a secret. It is read once.
+	content string
 }
 
 // loading is a configuration being put together.
@@ -113,11 +115,26 @@ func (l *loading) set(k Key, g given) {
 		l.problem(g, k.shown(values), "takes one value, not a list")
 		return
 	}
-	if err := k.set(&l.config, values); err != nil {
+	if err := l.setValues(k, &g, values); err != nil {
 		l.problem(g, k.shown(g.values), err.Error())
 		return
 	}
+	l.given[k.Name] = g
 	l.notePrivate(k, g)
+}
+
+// setValues sets the field of a key, for the key of a file to the content of the file.
+func (l *loading) setValues(k Key, g *given, values []string) (err error) {
+	if k.inFile && g.content == "" && values[0] != "" {
+		g.content, err = ReadSecret(values[0])
+	}
+	if k.inFile {
+		values = []string{g.content}
+	}
+	if err != nil {
+		return err
+	}
+	return k.set(&l.config, values)
 }
 
 // checkName says why the entry of a key has no valid name. The tag of its section says what the name is of, and how

@@ -101,6 +101,41 @@ callbacks: {allow: ["orders:9000", "bills:9000"]}
 	}
 }
 
+// The value of redis.url_file is what the file holds, and not its name.
+func TestReloadFollowsFileOfRedis(t *testing.T) {
+	t.Parallel()
+	const first, next = "redis://:hunter2@127.0.0.1/0", "redis://:hunter3@127.0.0.2/0"
+	in := secret(t, first)
+	file := write(t, "redis: {url_file: "+in+"}")
+	before, err := config.Open(config.Sources{File: file})
+	must.Succeed(t, err)
+	reloads := func(what, url string, restart bool, keep ...string) {
+		t.Helper()
+		after, changes, err := before.Reload(keep...)
+		must.Succeed(t, err)
+		want := []config.Change{{
+			Key: "redis.url_file", Old: "redis://:xxxxx@127.0.0.1/0", New: "redis://:xxxxx@127.0.0.2/0", Restart: restart,
+		}}
+		if diff := cmp.Diff(want, changes); diff != "" || after.Config.Redis.URL != url {
+			t.Errorf("%s: %s, changes (-want +got):\n%s", what, after.Config.Redis.URL, diff)
+		}
+	}
+	rewrite(t, in, next)
+	reloads("another content", next, false)
+	reloads("another content that needs a restart", first, true, "redis.url")
+	other := secret(t, next)
+	rewrite(t, file, "redis: {url_file: "+other+"}")
+	reloads("another file", next, false)
+	reloads("another file that needs a restart", first, true, "redis.url")
+	rewrite(t, in, "")
+	if after, _, err := before.Reload("redis.url"); err != nil || after.Config.Redis.URL != first {
+		t.Errorf("the value that stays in use is read again: %v", err)
+	}
+	if after, _, err := before.Reload(); err != nil || after.Config.SecretFile("redis.url") != other {
+		t.Errorf("the file in use: %v", err)
+	}
+}
+
 func TestReloadRefusesWhatCannotWorkYet(t *testing.T) {
 	t.Parallel()
 	file := write(t, "log: {level: warn}")

@@ -40,9 +40,16 @@ func Open(sources Sources) (*Current, error) {
 func (c *Current) File() string { return c.sources.File }
 
 // Reload reads the sources again and returns the configuration with the new values of the keys that need no restart,
-// and all changes, sorted by key. The values of the keys in keep need a restart this time. The receiver stays as it is.
+// and all changes, sorted by key. The values of the keys in keep, and those of their files, need a restart this time.
+// The receiver stays as it is.
 func (c *Current) Reload(keep ...string) (*Current, []Change, error) {
-	restart := func(k Key) bool { return !k.reload || slices.Contains(keep, k.Name) }
+	restart := func(k Key) bool {
+		name := k.Name
+		if k.inFile {
+			name = strings.TrimSuffix(name, fileSuffix)
+		}
+		return !k.reload || slices.Contains(keep, name)
+	}
 	fresh, err := Open(c.sources)
 	if err != nil {
 		return nil, nil, err
@@ -71,6 +78,9 @@ func (c *Current) changes(fresh *Current, restart func(Key) bool) (changes []Cha
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		k, _ := Find(name)
 		before, after := k.valuesIn(c.given), k.valuesIn(fresh.given)
+		if k.inFile && k.reload { // the value in use is the content of the file
+			k.Secret, before, after = true, []string{c.given[name].content}, []string{fresh.given[name].content}
+		}
 		if !slices.Equal(before, after) {
 			changes = append(changes, Change{Key: name, Old: k.told(before), New: k.told(after), Restart: restart(k)})
 		}

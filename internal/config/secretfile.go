@@ -34,6 +34,24 @@ func ReadSecret(path string) (string, error) {
 	return secret, nil
 }
 
+// ReadFile reads the value of a key from its file, and checks the value as a start does. Of a list the items stand
+// behind each other with commas.
+func ReadFile(key, path string) (string, error) {
+	k, _ := Find(key + fileSuffix)
+	content, err := ReadSecret(path)
+	if err != nil {
+		return "", err
+	}
+	v, err := k.read([]string{content})
+	if err != nil {
+		return "", err
+	}
+	if items, is := v.Interface().([]string); is {
+		return strings.Join(items, ","), nil
+	}
+	return v.String(), nil
+}
+
 // PrivateFile is a file with a secret.
 type PrivateFile struct {
 	// Key is the key that names the file; empty for the configuration file itself.

@@ -141,7 +141,7 @@ func (k Key) between() string { return k.number().write(k.least) + " to " + k.nu
 // options are the valid texts; none where there are others.
 func (k Key) options() []string { return splitList(k.tags.Get("oneof")) }
 
-// read reads the values of a source. Of the key of a file, they are those of the file; an empty name reads nothing. An
+// read reads the values of a source, for the key of a file the content of the file: without a file nothing is read. An
 // error is a phrase that continues after the value, such as "is not a number".
 func (k Key) read(given []string) (reflect.Value, error) {
 	if !k.inFile {
@@ -150,14 +150,10 @@ func (k Key) read(given []string) (reflect.Value, error) {
 	if given[0] == "" {
 		return reflect.Value{}, nil
 	}
-	secret, err := ReadSecret(given[0])
-	if err != nil {
-		return reflect.Value{}, err
-	}
 	k.inFile, k.Secret = false, true
-	values := []string{secret}
+	values := given
 	if k.List() {
-		values = splitList(strings.ReplaceAll(secret, "\n", ","))
+		values = splitList(strings.ReplaceAll(given[0], "\n", ","))
 	}
 	v, err := k.parse(values)
 	if err != nil {

@@ -62,10 +62,10 @@ type Event struct {
 
 // Config says where events go.
 type Config struct {
-	// URL is where they are posted; empty: nowhere, they are only counted.
-	URL string
-	// Token is the bearer token; empty: none.
-	Token string
+	// URL is where they are posted now; nil: nowhere, they are only counted.
+	URL func() string
+	// Token is the bearer token of now; nil or empty: none.
+	Token func() string
 	// Instance names this coordinator.
 	Instance string
 	// Gather is how long events are gathered before they are posted. Required.
@@ -124,6 +124,9 @@ func New(config Config) *Notifier {
 	if config.Gather <= 0 {
 		panic("events: Config.Gather is not set") // a mistake of the program: internal/config has the default
 	}
+	if config.Token == nil {
+		config.Token = func() string { return "" }
+	}
 	config.timeout = cmp.Or(config.timeout, postTimeout)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	t := &Notifier{
@@ -132,7 +135,7 @@ func New(config Config) *Notifier {
 		waiting: map[mergeKey]*Event{},
 	}
 	t.retries, t.stop = context.WithCancel(context.Background())
-	if config.URL != "" {
+	if config.URL != nil {
 		t.running.Go(func() { t.run(t.retries) })
 	}
 	return t
@@ -142,7 +145,7 @@ func New(config Config) *Notifier {
 func (t *Notifier) Note(kind Kind, subject, detail string, messages ...string) {
 	count := max(1, len(messages))
 	t.config.Metrics.Noted(string(kind), count)
-	if t.config.URL == "" {
+	if t.config.URL == nil {
 		return
 	}
 	t.mu.Lock()

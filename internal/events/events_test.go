@@ -21,6 +21,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
+func fixed(text string) func() string { return func() string { return text } }
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // webhook is a server with scripted answers.
@@ -101,7 +103,7 @@ func start(t *testing.T, config events.Config) (*events.Notifier, *counts) {
 
 func TestEqualEventsAreMerged(t *testing.T) {
 	h := newWebhook(t, taken)
-	teller, c := start(t, events.Config{URL: h.URL, Token: "secret", Gather: 200 * time.Millisecond})
+	teller, c := start(t, events.Config{URL: fixed(h.URL), Token: fixed("secret"), Gather: 200 * time.Millisecond})
 	for i := range 1000 {
 		teller.Note(events.Dead, "orders", "", fmt.Sprint("orders/", i))
 	}
@@ -127,7 +129,7 @@ func TestEqualEventsAreMerged(t *testing.T) {
 // The order of the events ends with the current state.
 func TestEventsAreOrderedByLastOccurrence(t *testing.T) {
 	h := newWebhook(t, taken)
-	teller, c := start(t, events.Config{URL: h.URL, Gather: 300 * time.Millisecond})
+	teller, c := start(t, events.Config{URL: fixed(h.URL), Gather: 300 * time.Millisecond})
 	for _, kind := range []events.Kind{events.StoreAway, events.StoreBack, events.StoreAway} {
 		teller.Note(kind, "", "")
 	}
@@ -147,7 +149,7 @@ func TestAFailedPostIsRetried(t *testing.T) {
 				w.WriteHeader(status)
 			}
 		})
-		teller, c := start(t, events.Config{URL: h.URL})
+		teller, c := start(t, events.Config{URL: fixed(h.URL)})
 		teller.Note(events.Dead, "orders", "")
 		servers.Eventually(t, 20*time.Second, "the event is taken in the end", func() bool { return c.of("posted ok") == 1 })
 		if posts := h.got(); len(posts) != 2 || posts[0].ID != posts[1].ID || c.of("posted failed") != 1 {
@@ -161,7 +163,7 @@ func TestPostsReachARestartedWebhook(t *testing.T) {
 	must.Succeed(t, err)
 	addr := listener.Addr().String()
 	_ = listener.Close()
-	teller, c := start(t, events.Config{URL: "http://" + addr})
+	teller, c := start(t, events.Config{URL: fixed("http://" + addr)})
 	teller.Note(events.Dead, "orders", "", "orders/1")
 	servers.Eventually(t, 10*time.Second, "no receiver is there", func() bool { return c.of("posted failed") > 0 })
 	teller.Note(events.Dead, "orders", "", "orders/2")
@@ -184,7 +186,7 @@ func TestARefusedPostIsNotRetried(t *testing.T) {
 		h := newWebhook(t, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere.URL, status)
 		})
-		teller, c := start(t, events.Config{URL: h.URL})
+		teller, c := start(t, events.Config{URL: fixed(h.URL)})
 		teller.Note(events.Dead, "orders", "")
 		servers.Eventually(t, 10*time.Second, "the event is given up", func() bool { return c.of("posted given_up") == 1 })
 		teller.Note(events.Abandoned, "orders", "")
@@ -205,7 +207,7 @@ func TestNoteDoesNotWaitForWebhook(t *testing.T) {
 		}
 	})
 	defer h.CloseClientConnections()
-	teller, c := start(t, events.Config{URL: h.URL}.WithTimeout(time.Hour))
+	teller, c := start(t, events.Config{URL: fixed(h.URL)}.WithTimeout(time.Hour))
 	teller.Note(events.Dead, "first", "")
 	servers.Eventually(t, 10*time.Second, "a post hangs", func() bool { return len(h.got()) == 1 })
 	for i := range 3000 { // a Note that waits would wait for an hour
@@ -223,7 +225,7 @@ func TestNoteDoesNotWaitForWebhook(t *testing.T) {
 
 func TestLastEventsArePostedAtEnd(t *testing.T) {
 	h := newWebhook(t, taken)
-	teller, _ := start(t, events.Config{URL: h.URL, Gather: time.Hour})
+	teller, _ := start(t, events.Config{URL: fixed(h.URL), Gather: time.Hour})
 	teller.Note(events.StoreAway, "", "Redis does not answer")
 	must.Succeed(t, teller.Close(t.Context()))
 	if posts := h.got(); len(posts) != 1 || posts[0].Events[0].Kind != events.StoreAway {
@@ -231,7 +233,7 @@ func TestLastEventsArePostedAtEnd(t *testing.T) {
 	}
 
 	hanging := newWebhook(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	teller, _ = start(t, events.Config{URL: hanging.URL}.WithTimeout(time.Hour))
+	teller, _ = start(t, events.Config{URL: fixed(hanging.URL)}.WithTimeout(time.Hour))
 	teller.Note(events.StoreAway, "", "")
 	servers.Eventually(t, 10*time.Second, "a post hangs", func() bool { return len(hanging.got()) == 1 })
 	began := time.Now()
@@ -250,7 +252,7 @@ func TestWithoutAWebhookEventsAreCounted(t *testing.T) {
 
 func TestThresholdsNoteBeginningAndEnd(t *testing.T) {
 	h := newWebhook(t, taken)
-	teller, c := start(t, events.Config{URL: h.URL, Gather: 100 * time.Millisecond})
+	teller, c := start(t, events.Config{URL: fixed(h.URL), Gather: 100 * time.Millisecond})
 	var log strings.Builder
 	thresholds := events.Thresholds{Notifier: teller, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	for _, waiting := range []int{0, 999, 1000, 5000, 1000, 999, 0} {
@@ -272,7 +274,7 @@ func TestWebhookAtReservedAddressGetsNothing(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	c := events.Config{
-		URL: "http://169.254.169.254/hook", Gather: time.Millisecond, Instance: "host-1", Metrics: &counts{},
+		URL: fixed("http://169.254.169.254/hook"), Gather: time.Millisecond, Instance: "host-1", Metrics: &counts{},
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	}
 	teller := events.New(c)

@@ -133,14 +133,14 @@ func (t *Notifier) post(ctx context.Context, p Post) error {
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, t.config.URL, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, t.config.URL(), bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "msghandler")
-	if t.config.Token != "" {
-		request.Header.Set("Authorization", "Bearer "+t.config.Token)
+	if token := t.config.Token(); token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	answer, err := t.client.Do(request)
 	if err != nil {

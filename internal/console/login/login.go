@@ -60,8 +60,8 @@ type Config struct {
 	Proxy *Proxy
 	// PublicURL is where browsers open the console. Default: at the name that they used.
 	PublicURL string
-	// Secret seals the sessions. Default: random.
-	Secret []byte
+	// Secret seals the sessions. Sessions of another secret end. Default: random.
+	Secret func() string
 	// Installation are the texts that tell this installation, its issuer and client from others with the same Secret:
 	// their sessions do not hold here.
 	Installation []string
@@ -111,9 +111,9 @@ const (
 type Gate struct {
 	config Config
 	// process seals cookies for this process alone, until the ID of the installation is known. installation seals them for
-	// all processes of the installation.
+	// all processes of the installation that have the secret.
 	process      sealer
-	installation atomic.Pointer[sealer]
+	installation atomic.Pointer[secretSealer]
 	// guesses are of tokens, and returns are from the issuer: guesses delay no login by the issuer.
 	guesses, returns attempts
 	// logged bounds the lines about failed logins.
@@ -137,9 +137,9 @@ func New(config Config) *Gate {
 	if config.LoggedOut == nil {
 		config.LoggedOut = func(*http.Request, access.Identity) {}
 	}
-	if len(config.Secret) == 0 {
-		config.Secret = make([]byte, sha256.Size)
-		_, _ = rand.Read(config.Secret) // crypto/rand never fails
+	if config.Secret == nil {
+		secret := rand.Text() + rand.Text()
+		config.Secret = func() string { return secret }
 	}
 	if config.InstallationID == nil {
 		config.InstallationID = func() string { return "unnamed" }

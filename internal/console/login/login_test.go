@@ -286,7 +286,8 @@ func TestRevokedTokenEndsItsSession(t *testing.T) {
 
 func TestForgedSessionsAreRefused(t *testing.T) {
 	t.Parallel()
-	secret := []byte("the secret of two coordinators")
+	text := "the secret of two coordinators"
+	secret := func() string { return text }
 	d := open(t, false, func(c *login.Config) { c.Secret = secret })
 	b := d.browser(t)
 	b.logIn(d.anna, "/")
@@ -347,6 +348,10 @@ func TestForgedSessionsAreRefused(t *testing.T) {
 	}
 	if text := with(d, good.Name, strings.Repeat("A", 8000)); strings.Contains(text, " is ") {
 		t.Errorf("a long cookie: got %q", text)
+	}
+	text = "the next secret of two coordinators"
+	if shown := with(d, good.Name, good.Value); strings.Contains(shown, " is ") {
+		t.Errorf("after a change of the secret: got %q", shown)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestLogoutHoldsWithSkewedClocks(t *testing.T) {
 					both = *c
 				}
 				c.Tokens, c.Authenticator = both.Tokens, both.Authenticator
-				c.Secret, c.Logouts = []byte("one secret for both coordinators"), kept
+				c.Secret, c.Logouts = func() string { return "one secret for both coordinators" }, kept
 				c.Now = func() time.Time { return time.Now().Add(skew) }
 			})
 		}

@@ -20,8 +20,10 @@ type Issuer struct {
 	Provider
 	// Name is for the button, such as the host of the issuer.
 	Name string
-	// ClientID is our name at the issuer, and ClientSecret our password; empty: we are a public client.
-	ClientID, ClientSecret string
+	// ClientID is our name at the issuer.
+	ClientID string
+	// ClientSecret is our password of now; nil: we are a public client.
+	ClientSecret func() string
 	// Scopes are asked for.
 	Scopes []string
 }
@@ -171,10 +173,14 @@ func (g *Gate) client(r *http.Request) (*oauth2.Config, error) {
 	default:
 		base = "http://" + r.Host
 	}
-	return &oauth2.Config{
-		ClientID: g.config.Issuer.ClientID, ClientSecret: g.config.Issuer.ClientSecret, Endpoint: endpoint,
-		RedirectURL: base + callbackPath, Scopes: g.config.Issuer.Scopes,
-	}, nil
+	client := &oauth2.Config{
+		ClientID: g.config.Issuer.ClientID, Endpoint: endpoint, RedirectURL: base + callbackPath,
+		Scopes: g.config.Issuer.Scopes,
+	}
+	if secret := g.config.Issuer.ClientSecret; secret != nil {
+		client.ClientSecret = secret()
+	}
+	return client, nil
 }
 
 // issuerFailed shows that there was no login. The cause may hold what the issuer said, and is for the log. A stranger

@@ -31,7 +31,7 @@ func withIssuer(t *testing.T, change ...func(*login.Config)) (*door, *issuer.Iss
 	d := open(t, false, append([]func(*login.Config){func(c *login.Config) {
 		c.JWTs = source
 		c.Issuer = &login.Issuer{
-			Provider: source, Name: "issuer.example", ClientID: "console", ClientSecret: "secret",
+			Provider: source, Name: "issuer.example", ClientID: "console", ClientSecret: func() string { return "secret" },
 			Scopes: []string{"openid", "profile"},
 		}
 	}}, change...)...)

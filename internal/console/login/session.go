@@ -199,16 +199,23 @@ func (g *Gate) cookie(r *http.Request, name string, value any) bool {
 
 // sealers are those whose cookies hold here. The first seals new cookies.
 func (g *Gate) sealers() []sealer {
-	if known := g.installation.Load(); known != nil {
-		return []sealer{*known, g.process}
+	secret := g.config.Secret()
+	if known := g.installation.Load(); known != nil && known.secret == secret {
+		return []sealer{known.sealer, g.process}
 	}
 	id := g.config.InstallationID()
 	if id == "" {
 		return []sealer{g.process}
 	}
-	known := newSealer(g.config.Secret, append(slices.Clone(g.config.Installation), id))
+	known := secretSealer{newSealer([]byte(secret), append(slices.Clone(g.config.Installation), id)), secret}
 	g.installation.Store(&known)
-	return []sealer{known, g.process}
+	return []sealer{known.sealer, g.process}
+}
+
+// secretSealer is the sealer of a secret.
+type secretSealer struct {
+	sealer
+	secret string
 }
 
 // sealer encrypts values so that only the holder of the secret can read, change or make them.
