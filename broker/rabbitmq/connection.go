@@ -30,13 +30,12 @@ type dialError struct{ cause error }
 func (e *dialError) Error() string { return "connect: " + e.cause.Error() }
 func (e *dialError) Unwrap() error { return e.cause }
 
-// Is says for publish.ErrAccessRefused whether the broker refused user, password or virtual host. It closes the
-// connection of a wrong password without a word.
+// Is says for publish.ErrAccessRefused whether the broker has said that it refuses user, password or virtual host.
 func (e *dialError) Is(target error) bool {
 	var reason *amqp.Error
 	switch target {
 	case publish.ErrAccessRefused:
-		return errors.Is(e.cause, amqp.ErrCredentials) || errors.As(e.cause, &reason) && reason.Server &&
+		return errors.As(e.cause, &reason) && reason.Server &&
 			(reason.Code == amqp.AccessRefused || reason.Code == amqp.NotAllowed)
 	case publish.ErrHandshake:
 		return errors.Is(e.cause, amqpconn.ErrHandshake)

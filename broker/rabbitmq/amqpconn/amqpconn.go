@@ -61,8 +61,12 @@ func Dial(ctx context.Context, url string, config Config) (*Conn, error) {
 	node := ""
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName(config.Name)
+	logins, err := logins(url, properties)
+	if err != nil {
+		return nil, err
+	}
 	connection, err := amqp.DialConfig(url, amqp.Config{
-		Heartbeat: config.Heartbeat, Properties: properties,
+		Heartbeat: config.Heartbeat, Properties: properties, SASL: logins,
 		// A copy, because the library writes the node's name into the configuration, which the next node would inherit.
 		TLSClientConfig: config.TLS.Clone(),
 		Dial: func(network, address string) (net.Conn, error) {
@@ -100,12 +104,54 @@ func (c *Config) noteHandshake(node string, connection *amqp.Connection, err err
 	c.Handshake(node, state, err)
 }
 
+// login asks the node for the reason when it refuses the login. Without the capability a node closes the connection
+// without a word, as it does when it starts, stops or has too much to do.
+type login struct {
+	amqp.Authentication
+	properties amqp.Table
+}
+
+// Response implements amqp.Authentication. The library sets the capabilities, and takes no others, right before
+// it asks for the response.
+func (l login) Response() string {
+	if capabilities, is := l.properties["capabilities"].(amqp.Table); is {
+		capabilities["authentication_failure_close"] = true
+	}
+	return l.Authentication.Response()
+}
+
+// logins are the ways to log in that a URL allows.
+func logins(url string, properties amqp.Table) (all []amqp.Authentication, err error) {
+	uri, err := amqp.ParseURI(url)
+	if err != nil {
+		return nil, err
+	}
+	if len(uri.AuthMechanism) == 0 {
+		uri.AuthMechanism = []string{"PLAIN"}
+	}
+	for _, mechanism := range uri.AuthMechanism {
+		var of amqp.Authentication
+		switch strings.ToUpper(mechanism) {
+		case "PLAIN":
+			of = uri.PlainAuth()
+		case "AMQPLAIN":
+			of = uri.AMQPlainAuth()
+		case "EXTERNAL":
+			of = &amqp.ExternalAuth{}
+		default:
+			return nil, fmt.Errorf("the auth_mechanism %q is unknown; write PLAIN, AMQPLAIN or EXTERNAL", mechanism)
+		}
+		all = append(all, login{of, properties})
+	}
+	return all, nil
+}
+
 // ErrHandshake says that a node was reached, and did not open the connection in time, or not at all. That is no word
 // about user, password or virtual host.
 var ErrHandshake = errors.New("the connection ended during the handshake")
 
-// explain puts ErrHandshake in the place of the library's guess where time has ended the handshake: the library takes
-// each end for a refusal of the password or of the virtual host.
+// explain puts ErrHandshake in the place of the library's guess where the node has given no reason: the library takes
+// each end of the handshake for a refusal of the password or of the virtual host.
 func explain(ctx context.Context, err error) error {
 	var own *amqp.Error
 	switch {
@@ -113,9 +159,7 @@ func explain(ctx context.Context, err error) error {
 		return err
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: no answer in time", ErrHandshake)
-	case errors.Is(err, amqp.ErrCredentials):
-		return err // a node refuses a password in this way: it closes the connection without a word
-	case errors.Is(err, amqp.ErrVhost):
+	case errors.Is(err, amqp.ErrCredentials), errors.Is(err, amqp.ErrVhost):
 		return ErrHandshake
 	case own != nil:
 		return fmt.Errorf("%w: %w", ErrHandshake, err)

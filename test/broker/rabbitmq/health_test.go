@@ -3,10 +3,8 @@ package rabbitmq_test
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
 	"net"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +12,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/broker/rabbitmq"
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/wire"
 )
 
 func TestExamineFindsAlarmAndMissingExchange(t *testing.T) {
@@ -53,56 +53,44 @@ func TestSilentBrokerIsNotAccessRefused(t *testing.T) {
 	if !errors.Is(err, publish.ErrHandshake) || errors.Is(err, publish.ErrAccessRefused) {
 		t.Errorf("got %v", err)
 	}
-	slow := stallsAfterGreeting(t, servers.RabbitMQ(t).URL)
-	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	_, err = rabbitmq.Examine(ctx, rabbitmq.Config{URL: slow})
-	if !errors.Is(err, publish.ErrHandshake) || errors.Is(err, publish.ErrAccessRefused) ||
-		strings.Contains(err.Error(), "password") {
-		t.Errorf("of a broker that is slow in the handshake: %v", err)
-	}
-	wrong := strings.Replace(servers.RabbitMQ(t).URL, "guest:guest", "guest:wrong", 1)
-	_, err = rabbitmq.Examine(t.Context(), rabbitmq.Config{URL: wrong})
-	if !errors.Is(err, publish.ErrAccessRefused) {
-		t.Errorf("with a wrong password: %v", err)
-	}
 }
 
-// stallsAfterGreeting is the URL of a proxy that hands over the first bytes of a broker, and nothing more.
-func stallsAfterGreeting(t *testing.T, broker string) string {
-	t.Helper()
-	at, err := url.Parse(broker)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := net.Dial("tcp", at.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = listener.Close(), server.Close() })
-	go func() {
-		client, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		defer client.Close()
-		greeted := make(chan struct{})
-		go func() {
-			defer close(greeted)
-			greeting := make([]byte, 4<<10)
-			if n, err := server.Read(greeting); err == nil {
-				_, _ = client.Write(greeting[:n])
+// A node that ends the handshake at any step, or falls silent there, says nothing about the password.
+func TestEndedHandshakeIsNotAccessRefused(t *testing.T) {
+	t.Parallel()
+	broker := servers.RabbitMQ(t).URL
+	part := cause.Part{System: "rabbitmq", Key: "amqp.url"}
+	// start, start-ok, tune, tune-ok, open and open-ok
+	for _, step := range []string{"10.10", "10.11", "10.30", "10.31", "connection.open", "10.41"} {
+		for name, act := range map[string]wire.Act{"closed": wire.Cut, "silent": wire.Silence} {
+			proxy := wire.RabbitMQ(t, wire.Host(t, broker))
+			proxy.On(func(e wire.Event) wire.Act {
+				if e.Name == step {
+					return act
+				}
+				return wire.Pass
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			_, err := rabbitmq.Examine(ctx, rabbitmq.Config{URL: proxy.URL(broker)})
+			cancel()
+			if is := cause.Of(part, err).Name; is != "rabbitmq-handshake" || errors.Is(err, publish.ErrAccessRefused) ||
+				strings.Contains(err.Error(), "password") {
+				t.Errorf("%s at %s: %v, cause %s", name, step, err, is)
 			}
-		}()
-		_, _ = io.Copy(server, client) // until the client hangs up
-		<-greeted
-	}()
-	at.Host = listener.Addr().String()
-	return at.String()
+		}
+	}
+	if _, err := rabbitmq.Examine(t.Context(), rabbitmq.Config{URL: broker + "?auth_mechanism=AMQPLAIN"}); err != nil {
+		t.Errorf("the other mechanism: %v", err)
+	}
+	for url, want := range map[string]string{
+		strings.Replace(broker, "guest:guest", "guest:wrong", 1): "rabbitmq-login",
+		broker + "-missing": "rabbitmq-vhost",
+	} {
+		_, err := rabbitmq.Examine(t.Context(), rabbitmq.Config{URL: url})
+		if is := cause.Of(part, err).Name; is != want || !errors.Is(err, publish.ErrAccessRefused) {
+			t.Errorf("%s: %v, cause %s", want, err, is)
+		}
+	}
 }
 
 func TestDepthsLeavesOutMissingQueues(t *testing.T) {
