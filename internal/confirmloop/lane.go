@@ -15,9 +15,10 @@ type producer struct {
 	queue     *delivery.WorkQueue
 	lanes     map[laneKey]*lane
 	// stored says that the store has messages of the producer, and answeredAt when the producer last answered any
-	// coordinator, as the last pass has learned.
-	stored     bool
-	answeredAt time.Time
+	// coordinator, as the last pass has learned. Of severalTargets it is not known which one answered.
+	stored         bool
+	answeredAt     time.Time
+	severalTargets bool
 }
 
 // laneKey tells a producer's lanes apart: by target, by purpose, and whether their messages are committed already.
@@ -97,6 +98,9 @@ func (c *Confirmer) newProducer(name string) *producer {
 func (p *producer) lane(key laneKey) *lane {
 	l := p.lanes[key]
 	if l == nil {
+		for other := range p.lanes {
+			p.severalTargets = p.severalTargets || other.target != key.target
+		}
 		l = p.newLane(key)
 		p.lanes[key] = l
 	}
@@ -206,7 +210,10 @@ func (l *lane) remembers() bool {
 
 // shared says whether another coordinator may have the messages, and has not reached the producer since the last call
 // of this one failed.
-func (l *lane) shared() bool { return l.producer.stored && !l.producer.answeredAt.After(l.failedAt) }
+func (l *lane) shared() bool {
+	p := l.producer
+	return p.stored && (p.severalTargets || !p.answeredAt.After(l.failedAt))
+}
 
 // busy notes that the lane is in use, or will be.
 func (l *lane) busy(until time.Time) {

@@ -3,6 +3,7 @@ package confirmloop_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -184,6 +185,38 @@ func TestAnswerElsewhereClosesTheCircuit(t *testing.T) {
 		answeredAt = time.Now()
 		if h.run(2 * time.Second); paused() {
 			t.Error("the circuit stays open although the producer answers another coordinator")
+		}
+	})
+}
+
+// A producer has two targets. One is dead, and the other answers all the time, which says nothing about the dead one.
+func TestLiveTargetHidesNoDeadOne(t *testing.T) {
+	config := confirmloop.Config{AnsweredAt: func() map[string]time.Time {
+		return map[string]time.Time{"orders": time.Now()}
+	}}
+	inHouse(t, config, func(h *house) {
+		h.answers(func(_ context.Context, to halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+			if to.Address == "live:1" {
+				return all(ids, halfmsg.VerdictCommitted), nil
+			}
+			return nil, errAway
+		})
+		h.submit(h.have("orders", "1")...)
+		h.run(10 * time.Second)
+		paused := func() bool { return look(h, func() bool { return h.paused }) }
+		for claimed := false; !claimed; time.Sleep(time.Second) { // another coordinator has it
+			claims, err := h.store.ClaimPending(h.t.Context(), map[string]int{"orders": 1}, time.Hour)
+			must.Succeed(t, err)
+			claimed = len(claims) > 0
+		}
+		for n := range 60 {
+			m := message("orders", fmt.Sprint("live", n))
+			m.CallbackTarget = "live:1"
+			h.store.Create(h.t.Context(), []halfmsg.Message{m})
+			h.submit(m.Name)
+			if h.run(3 * time.Second); n > 10 && !paused() {
+				t.Fatalf("the circuit closed after %d s", 3*n)
+			}
 		}
 	})
 }

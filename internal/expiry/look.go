@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"io"
 	"net"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -18,6 +20,8 @@ const (
 	lookTimeout = 5 * time.Second
 	// lookAhead is how long before a certificate is reported its server is looked at.
 	lookAhead = time.Hour
+	// maxLooks bounds the servers behind a key that are looked at together.
+	maxLooks = 8
 )
 
 // Dial connects to a server, up to where the handshake of TLS begins.
@@ -62,16 +66,19 @@ func helloOf(state tls.ConnectionState) hello {
 }
 
 // Look looks anew at the servers whose certificate is near its end, and was not shown for a day, or for an hour on the
-// last days. Servers that cannot be reached are left to the parts that need them.
+// last days. Servers that cannot be reached are left to the parts that need them. Of the servers behind a key, Look
+// takes maxLooks at once and leaves the others to the next call: silent producers delay no look at Redis.
 func (b *Book) Look(ctx context.Context, now time.Time) {
 	b.mu.Lock()
 	all := b.servers
 	b.mu.Unlock()
+	var looks sync.WaitGroup
 	for _, s := range all {
 		for _, c := range s.dueLooks(now) {
-			s.look(ctx, c)
+			looks.Go(func() { s.look(ctx, c) })
 		}
 	}
+	looks.Wait()
 }
 
 // dueLooks are the certificates whose servers are to be looked at.
@@ -84,7 +91,7 @@ func (s *Servers) dueLooks(now time.Time) (due []shown) {
 		if last.Left(now) < 2*day {
 			pause = time.Hour
 		}
-		if s.dial != nil && !last.Refused && last.EndsSoon(now.Add(lookAhead)) &&
+		if s.dial != nil && !last.Refused && last.EndsSoon(now.Add(lookAhead)) && len(due) < maxLooks &&
 			now.Sub(last.Shown) >= pause && now.Sub(last.hello.looked) >= pause {
 			last.hello.looked = now
 			due = append(due, *last)
@@ -93,13 +100,44 @@ func (s *Servers) dueLooks(now time.Time) (due []shown) {
 	return due
 }
 
-// look notes the certificate that a server shows now.
+// look notes the certificates that the replicas behind the name of a server show now.
 func (s *Servers) look(ctx context.Context, c shown) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	raw, err := s.dial(ctx, c.Holder)
+	replicas := replicasOf(ctx, c.Holder)
+	found := make([][]Certificate, len(replicas))
+	var looks sync.WaitGroup
+	for i, replica := range replicas {
+		looks.Go(func() { found[i] = s.shownBy(ctx, replica, c) })
+	}
+	looks.Wait()
+	s.noteAll(slices.Concat(found...), c.hello)
+}
+
+// lookupHost finds the addresses of a host. Tests have names of their own.
+var lookupHost = net.DefaultResolver.LookupHost
+
+// replicasOf are the addresses behind the name of a server, maxInTurn at most.
+func replicasOf(ctx context.Context, server string) (all []string) {
+	host, port, err := net.SplitHostPort(server)
 	if err != nil {
-		return
+		return []string{server}
+	}
+	found, err := lookupHost(ctx, host)
+	if err != nil {
+		return nil
+	}
+	for _, ip := range found[:min(len(found), maxInTurn)] {
+		all = append(all, net.JoinHostPort(ip, port))
+	}
+	return all
+}
+
+// shownBy is the certificate that a replica shows now to the client that was shown the other one.
+func (s *Servers) shownBy(ctx context.Context, replica string, c shown) []Certificate {
+	raw, err := s.dial(ctx, replica)
+	if err != nil {
+		return nil
 	}
 	defer raw.Close()
 	var chain []*x509.Certificate
@@ -116,8 +154,5 @@ func (s *Servers) look(ctx context.Context, c shown) {
 	}
 	// A server that wants a certificate of its client ends the handshake afterwards.
 	_ = tls.Client(raw, config).HandshakeContext(ctx)
-	for _, now := range OfChain(s.key, c.Holder, chain, c.hello.roots) {
-		now.Shown = time.Now()
-		s.note(shown{Certificate: now, hello: c.hello})
-	}
+	return OfChain(s.key, c.Holder, chain, c.hello.roots)
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,11 +20,18 @@ import (
 // serveTLS serves handshakes of TLS, with the certificate that is present at that time, after a preamble.
 func serveTLS(t *testing.T, preamble string, config *tls.Config, present *atomic.Pointer[issued]) (addr string) {
 	t.Helper()
+	return serveTLSAt(t, "127.0.0.1:0", preamble, config, present)
+}
+
+func serveTLSAt(
+	t *testing.T, at, preamble string, config *tls.Config, present *atomic.Pointer[issued],
+) (addr string) {
+	t.Helper()
 	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		c := present.Load()
 		return &tls.Certificate{Certificate: [][]byte{c.Raw}, PrivateKey: c.key}, nil
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", at)
 	must.Succeed(t, err)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
@@ -83,20 +92,86 @@ func TestRenewedCertificateIsSeenBehindConnection(t *testing.T) {
 // A server that is away is looked at as rarely as one that answers.
 func TestAwayServerIsLookedAtRarely(t *testing.T) {
 	t.Parallel()
-	var dialled int
+	var dialled int // by one look at a time
 	var b expiry.Book
 	servers := b.Servers("k", func(context.Context, string) (net.Conn, error) {
 		dialled++
 		return nil, io.EOF
 	})
 	last := &x509.Certificate{NotBefore: time.Now().Add(-90 * day), NotAfter: time.Now().Add(30 * time.Hour)}
-	servers.Handshake("s:1", tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{last}}}, nil)
+	servers.Handshake("127.0.0.1:1", tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{last}}}, nil)
 	for minutes := range 10 * 60 {
 		b.Look(t.Context(), time.Now().Add(time.Duration(minutes)*time.Minute))
 	}
 	if dialled != 9 {
 		t.Errorf("dialled %d times in 10 hours, want once an hour", dialled)
 	}
+}
+
+// Of two replicas behind a name, one has a new certificate, and the other will refuse connections.
+func TestLookSeesEachReplica(t *testing.T) {
+	root := issue(t, "root", 900*day, nil, nil)
+	var old, renewed atomic.Pointer[issued]
+	old.Store(issue(t, "leaf", 20*day, root, nil))
+	renewed.Store(issue(t, "leaf", 200*day, root, nil))
+	_, port, err := net.SplitHostPort(serveTLS(t, "", &tls.Config{}, &old))
+	must.Succeed(t, err)
+	serveTLSAt(t, "127.0.0.2:"+port, "", &tls.Config{}, &renewed)
+	expiry.HostsAre(t, map[string][]string{"orders": {"127.0.0.1", "127.0.0.2"}})
+	var b expiry.Book
+	b.Servers("k", expiry.DialTLS).Handshake("orders:"+port, tls.ConnectionState{
+		VerifiedChains: [][]*x509.Certificate{{old.Load().Certificate, root.Certificate}},
+	}, nil)
+	b.Look(t.Context(), time.Now().Add(25*time.Hour))
+	var ends []time.Time
+	for _, c := range b.All(time.Now()) {
+		ends = append(ends, c.Ends)
+	}
+	if len(ends) != 2 || !ends[0].Equal(old.Load().NotAfter) || !ends[1].Equal(renewed.Load().NotAfter) {
+		t.Errorf("the certificates in use end at %v", ends)
+	}
+}
+
+func TestSilentProducersDelayNoOtherLook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b expiry.Book
+		var mu sync.Mutex
+		var at, most, looked int
+		silent := b.Servers("producers", func(ctx context.Context, _ string) (net.Conn, error) {
+			mu.Lock()
+			at++
+			looked, most = looked+1, max(most, at)
+			mu.Unlock()
+			<-ctx.Done()
+			mu.Lock()
+			at--
+			mu.Unlock()
+			return nil, ctx.Err()
+		})
+		var redis int
+		answering := b.Servers("redis.url", func(context.Context, string) (net.Conn, error) {
+			redis++
+			return nil, io.EOF
+		})
+		last := &x509.Certificate{NotBefore: time.Now().Add(-90 * day), NotAfter: time.Now().Add(10 * day)}
+		state := tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{last}}}
+		const producers = 512
+		for n := range producers {
+			silent.Handshake(fmt.Sprintf("127.0.%d.%d:1", n/250, n%250+1), state, nil)
+		}
+		answering.Handshake("127.0.0.1:6379", state, nil)
+		begun := time.Now()
+		if b.Look(t.Context(), begun.Add(25*time.Hour)); redis != 1 || time.Since(begun) > 10*time.Second {
+			t.Errorf("Redis was looked at %d times in a pass of %v", redis, time.Since(begun))
+		}
+		for range producers {
+			b.Look(t.Context(), begun.Add(25*time.Hour))
+		}
+		if looked != producers || most > 8 {
+			t.Errorf("looked at %d of %d producers, %d at once", looked, producers, most)
+		}
+	})
 }
 
 // Replicas behind one name show an old certificate and a new one in turn: the old one is in use.

@@ -59,6 +59,14 @@ func (s *Servers) Handshake(server string, state tls.ConnectionState, err error)
 	s.note(c)
 }
 
+// noteAll notes the certificates that the replicas of a server show at the same time. All of them count.
+func (s *Servers) noteAll(all []Certificate, to hello) {
+	for _, c := range all {
+		c.Shown = time.Now()
+		s.note(shown{Certificate: c, hello: to, returned: len(all) > 1})
+	}
+}
+
 // note puts a certificate before the others of its server.
 func (s *Servers) note(c shown) {
 	s.mu.Lock()
@@ -68,7 +76,7 @@ func (s *Servers) note(c shown) {
 	}
 	others := s.met[c.Holder]
 	if i := slices.IndexFunc(others, func(o shown) bool { return o.identity() == c.identity() }); i >= 0 {
-		c.returned = others[i].returned || i > 0
+		c.returned = c.returned || others[i].returned || i > 0
 	}
 	others = slices.DeleteFunc(others, func(o shown) bool {
 		return o.identity() == c.identity() || o.Refused || c.Shown.Sub(o.Shown) > inTurn

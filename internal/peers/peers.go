@@ -83,7 +83,7 @@ type Peers struct {
 	doubtedAt atomic.Int64
 	broken    atomic.Bool
 	tracker   tracker
-	record    record
+	record    *record
 }
 
 // others is what was read last.
@@ -95,7 +95,7 @@ type others struct {
 // New returns a Peers that knows no other coordinator. The store may have been unavailable until now, so a silent
 // coordinator is no ended one for a while.
 func New(c Config) *Peers {
-	p := &Peers{config: c, silence: mostMissed * cmp.Or(c.Interval, Interval)}
+	p := &Peers{config: c, silence: mostMissed * cmp.Or(c.Interval, Interval), record: newRecord()}
 	p.others.Store(&others{})
 	p.Doubt(time.Now())
 	return p

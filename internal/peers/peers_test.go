@@ -29,6 +29,8 @@ type store struct {
 	recorded []peers.Recorded
 	// reads are the times since which the record was read.
 	reads []time.Time
+	// silent keeps a reader of the record waiting; nil keeps none.
+	silent chan struct{}
 }
 
 func (s *store) RecordEnded(_ context.Context, texts []string) error {
@@ -42,6 +44,9 @@ func (s *store) RecordEnded(_ context.Context, texts []string) error {
 }
 
 func (s *store) ReadEnded(_ context.Context, since time.Time) ([]peers.Recorded, error) {
+	if s.silent != nil {
+		<-s.silent
+	}
 	s.reads = append(s.reads, since)
 	return s.recorded, s.err
 }

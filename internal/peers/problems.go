@@ -166,7 +166,7 @@ func (p *Peers) inLoop(c Coordinator, now time.Time) bool {
 // and the record. Errors are the store's.
 func (p *Peers) History(ctx context.Context, store Store, since, until time.Time) ([]Problem, error) {
 	now := time.Now()
-	recorded, err := p.record.read(ctx, store, now)
+	recorded, err := p.record.problems(ctx, store, now)
 	if err != nil {
 		return nil, err
 	}

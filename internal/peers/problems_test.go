@@ -352,6 +352,31 @@ func TestRecordIsReadOncePerExchange(t *testing.T) {
 	})
 }
 
+// A page waits for a slow store alone: neither the exchange nor a page whose reader has left.
+func TestSlowRecordHoldsUpNoExchange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		own, s := newTroubled("own"), &store{silent: make(chan struct{})}
+		page := make(chan error, 1)
+		go func() {
+			_, err := own.History(t.Context(), s, time.Time{}, time.Now())
+			page <- err
+		}()
+		synctest.Wait()
+		exchange(t, own.Peers, s)
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		if _, err := own.History(left, s, time.Time{}, time.Now()); !errors.Is(err, context.Canceled) {
+			t.Errorf("a page without a reader: %v", err)
+		}
+		close(s.silent)
+		must.Succeed(t, <-page)
+		if history(t, own, s); len(s.reads) != 2 {
+			t.Errorf("the record was read %d times: an exchange has passed since the first read", len(s.reads))
+		}
+	})
+}
+
 // A report from before a silence tells nothing of now.
 func TestSilentCoordinatorsHaveNoTrouble(t *testing.T) {
 	t.Parallel()

@@ -8,16 +8,22 @@ import (
 )
 
 // record is what this coordinator has read of the record of ended problems. Pages ask for the record again and again:
-// the store is asked once after each exchange, and only for what is new. The zero value has read nothing.
+// the store is asked once after each exchange, and only for what is new. While a page waits for the store, the others
+// and the exchange do not.
 type record struct {
+	// reading has the reader that asks the store.
+	reading chan struct{}
+
 	mu    sync.Mutex
 	store Store
-	// fresh says that no exchange has passed since the last read.
-	fresh bool
+	// exchanges counts those of this coordinator, and read those that the last read has followed.
+	exchanges, read int
 	// entries are those read, and newest is when the last of them was written.
 	entries []readEntry
 	newest  time.Time
 }
+
+func newRecord() *record { return &record{reading: make(chan struct{}, 1), read: -1} }
 
 type readEntry struct {
 	Recorded
@@ -30,21 +36,26 @@ type readEntry struct {
 func (r *record) outdate() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.fresh = false
+	r.exchanges++
 }
 
-// read lists the problems of the record. Errors are the store's.
-func (r *record) read(ctx context.Context, store Store, now time.Time) (all []Problem, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.store != store {
-		r.store, r.fresh, r.entries, r.newest = store, false, nil, now.Add(-EndedMemory)
+// problems lists the problems of the record. Errors are the store's, or that of the context.
+func (r *record) problems(ctx context.Context, store Store, now time.Time) (all []Problem, err error) {
+	select {
+	case r.reading <- struct{}{}:
+		defer func() { <-r.reading }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	if !r.fresh {
-		if err := r.readNew(ctx, now); err != nil {
+	if since, exchanges, due := r.due(store, now); due {
+		entries, err := store.ReadEnded(ctx, since)
+		if err != nil {
 			return nil, err
 		}
+		r.add(entries, exchanges, now)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for i := range r.entries {
 		if r.entries[i].readable {
 			all = append(all, r.entries[i].problem)
@@ -53,12 +64,20 @@ func (r *record) read(ctx context.Context, store Store, now time.Time) (all []Pr
 	return all, nil
 }
 
-// readNew reads the entries that were written since the last read. Those of one millisecond may be known in part.
-func (r *record) readNew(ctx context.Context, now time.Time) error {
-	entries, err := r.store.ReadEnded(ctx, r.newest)
-	if err != nil {
-		return err
+// due says whether the store is to be asked, and since when. Another store begins anew.
+func (r *record) due(store Store, now time.Time) (since time.Time, exchanges int, due bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.store != store {
+		r.store, r.read, r.entries, r.newest = store, -1, nil, now.Add(-EndedMemory)
 	}
+	return r.newest, r.exchanges, r.read != r.exchanges
+}
+
+// add adds the entries that were read after so many exchanges. Those of one millisecond may be known in part.
+func (r *record) add(entries []Recorded, exchanges int, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	known := map[Recorded]bool{}
 	for i := range r.entries {
 		known[r.entries[i].Recorded] = true
@@ -77,6 +96,5 @@ func (r *record) readNew(ctx context.Context, now time.Time) error {
 	r.entries = slices.DeleteFunc(r.entries[:min(len(r.entries), MaxEnded)], func(e readEntry) bool {
 		return now.Sub(e.At) > EndedMemory
 	})
-	r.fresh = true
-	return nil
+	r.read = exchanges
 }

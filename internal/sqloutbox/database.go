@@ -25,6 +25,15 @@ type database struct {
 	dialect sqlmarker.Dialect
 	// listen is how notifications are received now; nil where the database has none.
 	listen func() (*pgx.ConnConfig, error)
+	// reach is how long connecting may take, with all hosts of the DSN.
+	reach time.Duration
+}
+
+// target is where a DSN leads.
+type target struct {
+	driver.Connector
+	server string
+	reach  time.Duration
 }
 
 // Handshakes gets the state of TLS of each connection to a database; nil is none. It must not block.
@@ -47,19 +56,19 @@ type connector struct {
 	// Connector is that of the start.
 	driver.Connector
 	present func() string
-	parse   func(dsn string, seen Handshakes) (opens driver.Connector, server string, err error)
+	parse   func(dsn string, seen Handshakes) (target, error)
 	seen    Handshakes
 }
 
 // Connect implements driver.Connector.
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
-	opens, server, err := c.parse(c.present(), c.seen)
+	to, err := c.parse(c.present(), c.seen)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := opens.Connect(ctx)
+	conn, err := to.Connect(ctx)
 	if err != nil && c.seen != nil {
-		c.seen(server, tls.ConnectionState{}, err)
+		c.seen(to.server, tls.ConnectionState{}, err)
 	}
 	return conn, err
 }
@@ -85,11 +94,12 @@ func openDatabase(present func() string, seen Handshakes) (*database, error) {
 		d.dialect, parse = sqlmarker.PostgreSQL, parsePostgreSQL
 		d.listen = func() (*pgx.ConnConfig, error) { return configPostgreSQL(present(), seen) }
 	}
-	opens, _, err := parse(present(), seen)
+	to, err := parse(present(), seen)
 	if err != nil {
 		return nil, err
 	}
-	d.DB = sql.OpenDB(connector{opens, present, parse, seen})
+	d.reach = to.reach
+	d.DB = sql.OpenDB(connector{to.Connector, present, parse, seen})
 	d.SetConnMaxIdleTime(idleTime)
 	d.SetConnMaxLifetime(lifeTime)
 	return d, nil
@@ -101,12 +111,13 @@ func (d *database) limit(connections int) {
 	d.SetMaxIdleConns(connections)
 }
 
-func parsePostgreSQL(dsn string, seen Handshakes) (opens driver.Connector, server string, err error) {
+// parsePostgreSQL reads a DSN. The driver tries one host after the other, where the DSN allows it with and without TLS.
+func parsePostgreSQL(dsn string, seen Handshakes) (target, error) {
 	c, err := configPostgreSQL(dsn, seen)
 	if err != nil {
-		return nil, "", err
+		return target{}, err
 	}
-	return stdlib.GetConnector(*c), c.Host, nil
+	return target{stdlib.GetConnector(*c), c.Host, time.Duration(1+len(c.Fallbacks)) * c.ConnectTimeout}, nil
 }
 
 func configPostgreSQL(dsn string, seen Handshakes) (*pgx.ConnConfig, error) {
@@ -128,14 +139,14 @@ func configPostgreSQL(dsn string, seen Handshakes) (*pgx.ConnConfig, error) {
 	return c, nil
 }
 
-func parseMySQL(dsn string, seen Handshakes) (opens driver.Connector, server string, err error) {
+func parseMySQL(dsn string, seen Handshakes) (target, error) {
 	where, err := address.ParseSQL(dsn)
 	if err != nil {
-		return nil, "", err
+		return target{}, err
 	}
 	c, err := mysql.ParseDSN("tcp(" + where.Host + ")/?" + where.URL.Query().Encode())
 	if err != nil {
-		return nil, "", errors.New("has options that the driver does not take; see the parameters of go-sql-driver/mysql")
+		return target{}, errors.New("has options that the driver does not take; see the parameters of go-sql-driver/mysql")
 	}
 	c.DBName = where.Database
 	c.User = where.URL.User.Username()
@@ -143,10 +154,11 @@ func parseMySQL(dsn string, seen Handshakes) (opens driver.Connector, server str
 	seen.watch(where.Host, c.TLS)
 	c.Timeout = cmp.Or(c.Timeout, dialTimeout)
 	c.Logger = &mysql.NopLogger{} // its lines have no form; the errors come back as well
-	if opens, err = mysql.NewConnector(c); err != nil {
-		return nil, "", errors.New("has options that the driver does not take together")
+	opens, err := mysql.NewConnector(c)
+	if err != nil {
+		return target{}, errors.New("has options that the driver does not take together")
 	}
-	return opens, where.Host, nil
+	return target{opens, where.Host, c.Timeout}, nil
 }
 
 // open opens the database of an outbox. Without a name the DSN is that of a flag.

@@ -95,7 +95,9 @@ func Open(ctx context.Context, config Config) (*Outbox, error) {
 	o.failures = loglimit.NewGatherer(o.config.Logger)
 	var err error
 	if config.Open != nil {
-		o.database = &database{DB: config.Open(config.Present()), dialect: sqlmarker.PostgreSQL}
+		o.database = &database{
+			DB: config.Open(config.Present()), dialect: sqlmarker.PostgreSQL, reach: dialTimeout,
+		}
 	} else if o.database, err = open(config.Name, config.Present, config.Handshake); err != nil {
 		return nil, err
 	}
@@ -240,17 +242,16 @@ type watchedTable struct {
 	of *Outbox
 }
 
-// lateClaim is after how long without an answer to a claim the database counts as not answering. A claim's own limit is
-// far longer, as a busy database may answer late, and operators should not wait for it. Connecting takes less.
-const lateClaim = dialTimeout + time.Second
-
-var errLate = fmt.Errorf("claim: no answer within %v: %w", lateClaim, context.DeadlineExceeded)
+// answerTime is how long a connected database may take to answer a claim before the database counts as not answering. A
+// claim's own limit is far longer, as a busy database may answer late, and operators should not wait for it.
+const answerTime = time.Second
 
 // Claim implements outbox.Table.
 func (t *watchedTable) Claim(ctx context.Context, request sqlmarker.ClaimRequest) (sqlmarker.Claim, error) {
+	limit := t.of.database.reach + answerTime
 	noted := make(chan struct{})
-	late := time.AfterFunc(lateClaim, func() {
-		t.of.note(errLate)
+	late := time.AfterFunc(limit, func() {
+		t.of.note(fmt.Errorf("claim: no answer within %v: %w", limit, context.DeadlineExceeded))
 		close(noted)
 	})
 	claim, err := t.Outbox.Claim(ctx, request)
