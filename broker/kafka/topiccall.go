@@ -43,6 +43,9 @@ func (t *topicCall) dispatch(i int) {
 	if state == 0 {
 		return
 	}
+	if state == publish.Probe {
+		defer p.Routes.EndProbe(m.Exchange)
+	}
 	if producer, err := p.Admit(t.call.Call); err != nil {
 		t.call.Settle(i, publish.Unsent.Because(err))
 	} else {
@@ -60,9 +63,11 @@ func (t *topicCall) write(i int, producer *kafkaconn.Producer, m *kafkaconn.Mess
 	t.mu.Unlock()
 	p, route := t.call.publisher, publish.Message{Name: t.call.Batch[i].Name, Exchange: t.call.Batch[i].Exchange}
 	producer.Write(t.call.Answers, m.Record(), func(answer kafkaconn.Answer) {
-		p.Release()
-		p.learn(&route, answer)
-		t.settleMessage(i, answer)
+		t.call.Release()
+		t.call.Protect(func() {
+			p.learn(&route, answer)
+			t.settleMessage(i, answer)
+		})
 	})
 }
 
@@ -88,13 +93,11 @@ func (t *topicCall) settleMessage(i int, answer kafkaconn.Answer) {
 
 // finishProbe waits for the answer to the first message to a topic. After a while other messages follow.
 func (t *topicCall) finishProbe(i int) {
-	routes, topic := t.call.publisher.Routes, t.call.Batch[i].Exchange
 	patience, cancel := context.WithTimeout(t.call.Answers, probePatience)
 	defer cancel()
 	if !t.await(patience, func() bool { return !t.waiting[i] }) {
-		routes.Presume(topic)
+		t.call.publisher.Routes.Presume(t.call.Batch[i].Exchange)
 	}
-	routes.EndProbe(topic)
 }
 
 // await waits until the answers are enough, or until the context ends; then enough is false.

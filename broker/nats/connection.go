@@ -157,10 +157,13 @@ func (c *connection) takeInFlight(m *nats.Msg) *sent {
 
 // answered takes the answer to a message, or the reason why there will be none.
 func (c *connection) answered(m *nats.Msg, ack *jetstream.PubAck, err error) {
-	s := c.takeInFlight(m)
-	if s == nil {
-		return
+	if s := c.takeInFlight(m); s != nil {
+		s.call.Protect(func() { c.conclude(s, ack, err) })
 	}
+}
+
+// conclude settles a message that has its answer, or the reason why there will be none.
+func (c *connection) conclude(s *sent, ack *jetstream.PubAck, err error) {
 	if s.late != nil {
 		if ack != nil {
 			s.late()
@@ -170,7 +173,7 @@ func (c *connection) answered(m *nats.Msg, ack *jetstream.PubAck, err error) {
 	fate, cause := natsconn.Judge(err)
 	s.call.publisher.noteRoom(fate, cause)
 	if fate == natsconn.Untaken {
-		s.call.Work.Go(func() { s.call.untaken(c, s) })
+		s.call.Go(func() { s.call.untaken(c, s) })
 		return
 	}
 	if ack != nil && ack.Duplicate {

@@ -28,7 +28,7 @@ func (p *Publisher) Publish(
 ) {
 	p.Life.Call(ctx, batch, answered, func(call *publish.Call) (send func([]int), end func()) {
 		c := &publishCall{Call: call, publisher: p, used: make(map[*connection]bool, 1)}
-		stop := context.AfterFunc(c.Answers, c.expire)
+		stop := context.AfterFunc(c.Answers, func() { c.Protect(c.expire) })
 		return c.send, func() { stop() }
 	})
 }
@@ -67,7 +67,7 @@ func (c *publishCall) dispatch(i int) {
 
 // conclude settles a message that took a slot.
 func (c *publishCall) conclude(s *sent, result publish.Result) {
-	c.publisher.Release()
+	c.Release()
 	c.Settle(s.place, result)
 }
 

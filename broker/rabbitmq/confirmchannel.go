@@ -57,6 +57,8 @@ type unconfirmed struct {
 	confirmation *amqp.DeferredConfirmation
 	// returned is set when the broker has returned the message.
 	returned error
+	// judged is set when the answer was taken.
+	judged bool
 	// next is a later message with the same key. Returns come in the order of publishing, so a return is for the first.
 	next *unconfirmed
 }
@@ -174,13 +176,13 @@ func (ch *confirmChannel) publish(m *publish.Message) (*unconfirmed, error) {
 // judgeConfirmed says what became of a message whose confirmation is done. isolated says that no other message was in
 // flight: then the broker closed the channel because of this message.
 func (ch *confirmChannel) judgeConfirmed(u *unconfirmed, isolated bool) publish.Result {
+	assert.Always(!u.judged, "the answer of RabbitMQ to a message is taken once", u.key.name.Producer, u.key.name.ID)
+	u.judged = true
 	confused := ch.settleReturns(u)
 	switch {
 	case u.returned != nil:
 		return publish.Refused.Because(u.returned)
 	case u.confirmation.Acked() && !confused:
-		assert.Always(u.returned == nil, "RabbitMQ has not returned an acknowledged message",
-			u.key.name.Producer, u.key.name.ID)
 		return publish.Result{Outcome: publish.Acked}
 	case u.confirmation.Acked():
 		return publish.Unsure.Because(errors.New("the broker returned a message that was not in flight; " +

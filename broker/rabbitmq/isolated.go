@@ -43,7 +43,7 @@ func (c *publishCall) publishOn(ch *confirmChannel, m *publish.Message) (*confir
 	if _, err := c.publisher.Admit(c.Call); err != nil {
 		return ch, publish.Unsent.Because(err)
 	}
-	defer c.publisher.Release()
+	defer c.Release()
 	ch, err := c.publisher.isolatedChannel(ch)
 	if err != nil {
 		return ch, publish.Unsent.Because(err)

@@ -23,7 +23,11 @@ func (p *Publisher) Publish(
 ) {
 	p.Life.Call(ctx, batch, answered, func(call *publish.Call) (send func([]int), end func()) {
 		c := &publishCall{Call: call, publisher: p}
-		return c.send, func() {}
+		return c.send, func() {
+			if connection := p.connection.Load(); connection != nil && call.Failed() {
+				connection.conn.HangUp() // its unconfirmed messages may be in disorder, and a return could miss its message
+			}
+		}
 	})
 }
 
@@ -31,7 +35,7 @@ func (p *Publisher) Publish(
 func (c *publishCall) send(places []int) {
 	shared := make(chan sent, len(places))
 	defer close(shared)
-	c.Work.Go(func() { c.collect(shared) })
+	c.Go(func() { c.collect(shared) })
 	for _, i := range places {
 		c.dispatch(i, shared)
 	}
@@ -60,7 +64,7 @@ func (c *publishCall) collect(messages <-chan sent) {
 		case <-s.as.confirmation.Done():
 			c.finish(s)
 		case <-patience.Done():
-			c.Work.Go(func() { c.finish(s) })
+			c.Go(func() { c.finish(s) })
 		}
 	}
 }
@@ -68,7 +72,7 @@ func (c *publishCall) collect(messages <-chan sent) {
 // finish waits for the answer to a message and settles the message.
 func (c *publishCall) finish(s sent) {
 	result := c.await(s.on, &c.Batch[s.place], s.as, false)
-	c.publisher.Release()
+	c.Release()
 	c.Settle(s.place, result)
 }
 
@@ -83,13 +87,12 @@ func (c *publishCall) dispatch(i int, shared chan<- sent) {
 	for {
 		switch p.Decide(c.Call, i) {
 		case publish.Isolated:
-			c.Work.Go(func() { c.Settle(i, c.publishIsolated(m)) })
+			c.Go(func() { c.Settle(i, c.publishIsolated(m)) })
 			return
 		case publish.Probe:
-			c.Work.Go(func() {
-				result := c.publishIsolated(m)
-				p.Routes.EndProbe(m.Exchange)
-				c.Settle(i, result)
+			c.Go(func() {
+				defer p.Routes.EndProbe(m.Exchange)
+				c.Settle(i, c.publishIsolated(m))
 			})
 			return
 		case publish.Shared:
@@ -116,12 +119,12 @@ func (c *publishCall) publishShared(i int, shared chan<- sent) bool {
 		shared <- sent{i, ch, u} // there is room for the whole group
 		return true
 	case errors.Is(err, amqp.ErrClosed):
-		c.publisher.Release()
+		c.Release()
 		<-ch.ended
 		c.publisher.retire(ch)
 		return false
 	default:
-		c.publisher.Release()
+		c.Release()
 		c.Settle(i, unwritten(err))
 		return true
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/msghandler/msghandler/internal/audit"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peerstats"
 )
@@ -258,6 +259,11 @@ func (m *Metrics) Build(version, instance string) {
 		Help:        "Always 1; the labels have the version and the instance.",
 		ConstLabels: prometheus.Labels{"version": version, "instance_id": instance, "go_version": runtime.Version()},
 	}, func() float64 { return 1 }))
+	m.register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "msghandler_panics_total",
+		Help: "Panics that ended a call, a pass or a batch, whose messages keep their state: a defect of msghandler to " +
+			"report with the stack in the log.",
+	}, func() float64 { return float64(lifecycle.Panics()) }))
 }
 
 // Loop exports the state of a loop: passes is the number of passes, failures the number of consecutive failures.

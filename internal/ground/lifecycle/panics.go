@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 )
 
 // PanicError is a panic, turned into an error.
@@ -20,6 +21,12 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
+// panics counts the panics that became errors in this process.
+var panics atomic.Int64
+
+// Panics is how many panics have become errors in this process.
+func Panics() int64 { return panics.Load() }
+
 // Recovered runs do and returns its panic, if do has panicked. A *PanicError that is raised again keeps its stack.
 func Recovered(do func()) (failure *PanicError) {
 	returned := false
@@ -30,6 +37,7 @@ func Recovered(do func()) (failure *PanicError) {
 			failure = value
 		default:
 			if !returned {
+				panics.Add(1)
 				failure = &PanicError{Value: value, Stack: debug.Stack()}
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
 // Call is one call of Publish.
@@ -12,23 +14,34 @@ type Call struct {
 	Batch []Message
 	// Sending ends when nothing more may be sent, Answers when no answer is waited for any more.
 	Sending, Answers context.Context
-	// Work has the goroutines of the call: it waits for every message that will have an outcome.
-	Work sync.WaitGroup
 
+	// work has the goroutines of the call: it waits for every message that will have an outcome.
+	work lifecycle.Group
+	// ending waits for the end of work after a panic.
+	ending lifecycle.Group
 	routes *Routes
 	// limit is how long answers are waited for.
 	limit    time.Duration
 	outcomes *outcomes
+	// slots are those of all calls, and held is how many of them this call has.
+	slots chan struct{}
+	mu    sync.Mutex
+	held  int
 }
 
 // Call publishes a batch, as Publisher asks for it. begin returns how the messages to one exchange are sent, and what
 // to do when all have an outcome. A message has one by Add or Settle, once. Exchanges are sent to concurrently: an
 // exchange that keeps its messages waiting keeps no others waiting.
+//
+// A panic in a part of the call ends the call once the other parts have ended: Call panics with a lifecycle.PanicError,
+// and messages that were not handed over have no outcome. Copies of them may be out.
 func (l *Life[C]) Call(
 	ctx context.Context, batch []Message, answered func(places []int, results []Result),
 	begin func(*Call) (send func(places []int), end func()),
 ) {
-	c := &Call{Batch: batch, routes: l.Routes, limit: l.Config.ConfirmTimeout, outcomes: newOutcomes(len(batch))}
+	c := &Call{
+		Batch: batch, routes: l.Routes, limit: l.Config.ConfirmTimeout, outcomes: newOutcomes(len(batch)), slots: l.slots,
+	}
 	if err := l.enter(); err != nil {
 		for i := range batch {
 			c.Add(i, Unsent.Because(err))
@@ -48,10 +61,48 @@ func (l *Life[C]) Call(
 	send, end := begin(c)
 	defer end()
 	for _, places := range byExchange(batch) {
-		c.Work.Go(func() { send(places) })
+		c.Go(func() { send(places) })
 	}
 	c.outcomes.handOver(answered)
-	c.Work.Wait()
+	_ = c.work.Wait(context.Background())
+	_ = c.ending.Wait(context.Background())
+	c.raise()
+}
+
+// Go runs a part of the call.
+func (c *Call) Go(part func()) {
+	c.work.Go(func() { c.Protect(part) })
+}
+
+// Protect runs a part of the call in the goroutine of the caller, such as a library's.
+func (c *Call) Protect(part func()) {
+	failure := lifecycle.Recovered(part)
+	if failure != nil && c.outcomes.fail(failure) {
+		c.ending.Go(func() {
+			_ = c.work.Wait(context.Background())
+			c.outcomes.end()
+		})
+	}
+}
+
+// Failed says whether a part of the call has panicked.
+func (c *Call) Failed() bool {
+	failure, _ := c.outcomes.failed()
+	return failure != nil
+}
+
+// raise panics where a part of the call has. The messages without an outcome give back what they hold.
+func (c *Call) raise() {
+	failure, places := c.outcomes.failed()
+	if failure == nil {
+		return
+	}
+	for _, place := range places {
+		c.routes.Release(&c.Batch[place])
+	}
+	for c.Release() {
+	}
+	panic(failure)
 }
 
 // byExchange gathers the places of messages to the same exchange, in their order.
@@ -121,8 +172,8 @@ func (l *Life[C]) Decide(c *Call, place int) State {
 	}
 }
 
-// Admit waits for a slot and for something to send on. The caller must call Release once, when the message is not in
-// flight any more.
+// Admit waits for a slot and for something to send on. The caller must call Call.Release once, when the message is not
+// in flight any more.
 func (l *Life[C]) Admit(c *Call) (on C, err error) {
 	var none C
 	for {
@@ -139,6 +190,9 @@ func (l *Life[C]) Admit(c *Call) (on C, err error) {
 		}
 		select {
 		case slots <- struct{}{}:
+			c.mu.Lock()
+			c.held++
+			c.mu.Unlock()
 			return on, nil
 		case <-changed:
 		case <-c.Sending.Done():
@@ -146,5 +200,14 @@ func (l *Life[C]) Admit(c *Call) (on C, err error) {
 	}
 }
 
-// Release gives a slot back.
-func (l *Life[C]) Release() { <-l.slots }
+// Release gives a slot back; false when the call has none.
+func (c *Call) Release() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held == 0 {
+		return false
+	}
+	c.held--
+	<-c.slots
+	return true
+}

@@ -98,7 +98,13 @@ func (l *Life[C]) Start(connect func(context.Context) (broker string, lost error
 func (l *Life[C]) run(ctx context.Context, connect func(context.Context) (string, error)) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := time.Now()
-		broker, lost := connect(ctx)
+		var broker string
+		var lost error
+		if failure := lifecycle.Recovered(func() { broker, lost = connect(ctx) }); failure != nil {
+			lost = failure
+			l.Config.Logger.ErrorContext(ctx, "the connection to the broker panicked; the publisher reconnects",
+				"cause", failure, "stack", string(failure.Stack))
+		}
 		if ctx.Err() != nil {
 			return
 		}
