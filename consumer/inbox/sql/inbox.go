@@ -200,7 +200,8 @@ func (i *Inbox) Take(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 // oldRows are the rows that a purge removes.
 func (i *Inbox) oldRows() sqldb.OldRows {
 	return sqldb.OldRows{
-		Where: "consumer = ? AND created_at < {now} - ?", Age: "created_at",
+		Where: "consumer = ? AND created_at < {now} - ?",
+		Age:   "created_at", Index: "created", Key: "consumer, message",
 		Args: []any{i.config.Consumer, i.config.Retention.Milliseconds()},
 	}
 }

@@ -74,10 +74,12 @@ type Traits struct {
 	Restored bool
 	// SkipLocked ends the SELECT of a claim.
 	SkipLocked string
-	// Slice names the rows of a purge's slice. A ctid of PostgreSQL names a row of one partition, and other rows in other
+	// RemoveSlice removes a slice of old rows. A ctid of PostgreSQL names a row of one partition, and other rows in other
 	// partitions, so the condition stands beside the ctid too. The order makes PostgreSQL and SQLite read the index of the
-	// age: a scan of the table would pass all rows that are kept, and on PostgreSQL those that were removed before.
-	Slice string
+	// age: a scan of the table would pass all rows that are kept, and on PostgreSQL those that were removed before. MySQL
+	// has to be told: where most rows are old, MariaDB reads the table's own order, and each slice passes the rows that
+	// stay. The rows of another purge are left to it, or both would wait for each other.
+	RemoveSlice string
 	// commitsBegin and commitsEnd are the statements between which a session commits no statement by itself; empty where
 	// no session does so after an error.
 	commitsBegin, commitsEnd string
@@ -104,7 +106,8 @@ var traits = map[Dialect]*Traits{
 		Aborted:     postgreSQLAborted,
 		SetPatience: func(d time.Duration) string { return fmt.Sprintf("SET LOCAL lock_timeout = %d", d.Milliseconds()) },
 		SkipLocked:  " FOR UPDATE SKIP LOCKED",
-		Slice:       "{where} AND ctid IN (SELECT ctid FROM {table} WHERE {where} ORDER BY {age} LIMIT {n})",
+		RemoveSlice: "DELETE FROM {table} WHERE {where} AND ctid IN (" +
+			"SELECT ctid FROM {table} WHERE {where} ORDER BY {age} LIMIT {n})",
 		// pg_class is read because to_regclass alone does not see a table that was created since the transaction began.
 		tableExists: "EXISTS (SELECT 1 FROM pg_class WHERE oid = to_regclass('{table}'))",
 		keyExists:   "EXISTS (SELECT 1 FROM pg_index WHERE indrelid = to_regclass('{table}') AND indisprimary)",
@@ -132,7 +135,8 @@ var traits = map[Dialect]*Traits{
 		},
 		Restored:   true,
 		SkipLocked: " FOR UPDATE SKIP LOCKED",
-		Slice:      "{where} LIMIT {n}", // with an order MariaDB sorts all rows of the producer
+		RemoveSlice: "DELETE t FROM {table} t JOIN (SELECT {key} FROM {table} FORCE INDEX ({old}) WHERE {where} " +
+			"ORDER BY {age} LIMIT {n} FOR UPDATE SKIP LOCKED) o USING ({key})",
 		tableExists: "EXISTS (SELECT 1 FROM information_schema.tables " +
 			"WHERE table_schema = {schema} AND table_name = '{index}')",
 		keyExists: "EXISTS (SELECT 1 FROM information_schema.statistics " +
@@ -140,19 +144,20 @@ var traits = map[Dialect]*Traits{
 	},
 	SQLite: {
 		Name: "sqlite", OneWriter: true,
-		Now:           "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
-		KeepOld:       " ON CONFLICT DO NOTHING",
-		Busy:          sqliteBusy,
-		Unreachable:   sqliteUnreachable,
-		Stale:         sqliteStale,
-		Missing:       sqliteMissing,
-		ReadOnly:      func(error) bool { return false },
-		Refused:       sqliteRefused,
-		Aborted:       sqliteBusy, // COMMIT found a reader in its way and changed nothing; drivers then roll back
-		ReadPatience:  "PRAGMA busy_timeout",
-		SetPatience:   func(d time.Duration) string { return fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()) },
-		Restored:      true,
-		Slice:         "rowid IN (SELECT rowid FROM {table} WHERE {where} ORDER BY {age} LIMIT {n})",
+		Now:          "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+		KeepOld:      " ON CONFLICT DO NOTHING",
+		Busy:         sqliteBusy,
+		Unreachable:  sqliteUnreachable,
+		Stale:        sqliteStale,
+		Missing:      sqliteMissing,
+		ReadOnly:     func(error) bool { return false },
+		Refused:      sqliteRefused,
+		Aborted:      sqliteBusy, // COMMIT found a reader in its way and changed nothing; drivers then roll back
+		ReadPatience: "PRAGMA busy_timeout",
+		SetPatience:  func(d time.Duration) string { return fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()) },
+		Restored:     true,
+		RemoveSlice: "DELETE FROM {table} WHERE rowid IN (" +
+			"SELECT rowid FROM {table} WHERE {where} ORDER BY {age} LIMIT {n})",
 		tableExists:   "EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{table}' COLLATE NOCASE)",
 		keyExists:     "EXISTS (SELECT 1 FROM pragma_table_info('{table}') WHERE pk > 0)",
 		creationBegin: "BEGIN IMMEDIATE", creationEnd: "COMMIT", creationAbort: "ROLLBACK",

@@ -121,8 +121,10 @@ type OldRows struct {
 	// Where is their condition, which has no OR outside of brackets.
 	Where string
 	Args  []any
-	// Age is the column of the condition that an index has in its order.
-	Age string
+	// Age is the column of the condition that the index with the ending Index has in its order.
+	Age, Index string
+	// Key are the columns of the primary key.
+	Key string
 }
 
 // Purge removes old rows in slices, with a transaction each, and returns the number of removed rows.
@@ -180,10 +182,11 @@ const slicePatience = 5 * time.Second
 // removeSlice removes a slice of old rows, in a transaction at the level of the table's own: one that locks no gaps in
 // which others insert, and makes no transaction of the business fail.
 func (t *Table) removeSlice(ctx context.Context, old OldRows) (removed int64, err error) {
-	args := slices.Repeat(old.Args, strings.Count(t.Slice, "{where}"))
-	slice := strings.NewReplacer("{where}", old.Where, "{age}", old.Age, "{n}", strconv.Itoa(purgeSlice)).Replace(t.Slice)
+	args := slices.Repeat(old.Args, strings.Count(t.RemoveSlice, "{where}"))
+	remove := strings.NewReplacer("{where}", old.Where, "{age}", old.Age, "{old}", "{index}_"+old.Index, "{key}", old.Key,
+		"{n}", strconv.Itoa(purgeSlice)).Replace(t.RemoveSlice)
 	err = t.Write(ctx, slicePatience, func(tx Execer) error {
-		result, err := tx.ExecContext(ctx, t.Query(`DELETE FROM {table} WHERE `+slice), args...)
+		result, err := tx.ExecContext(ctx, t.Query(remove), args...)
 		if err == nil {
 			removed, err = result.RowsAffected()
 		}

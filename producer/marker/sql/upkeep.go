@@ -23,7 +23,8 @@ func (s *Store) Purge(ctx context.Context) (removed int64, err error) {
 // oldRows are the rows that a purge removes.
 func (s *Store) oldRows() sqldb.OldRows {
 	return sqldb.OldRows{
-		Where: "producer = ? AND cleaned_at < {now} - ?" + s.scope.condition, Age: "cleaned_at",
+		Where: "producer = ? AND cleaned_at < {now} - ?" + s.scope.condition,
+		Age:   "cleaned_at", Index: "cleaned", Key: "producer, id",
 		Args: []any{s.config.Producer, s.config.Retention.Milliseconds()},
 	}
 }

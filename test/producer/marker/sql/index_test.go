@@ -160,20 +160,20 @@ func TestBacklogReadsNoSentMessage(t *testing.T) {
 }
 
 // A purge finds a slice in the index of the age: no slice passes the rows that stay, or those that the slices before
-// have removed. MariaDB takes the table's own order where most rows are old, and stops at the end of the slice.
+// have removed.
 func TestIndexCoversThePurge(t *testing.T) {
 	t.Parallel()
-	plans := map[sqlmarker.Dialect]struct{ old, analyze, explain, column string }{
-		sqlmarker.PostgreSQL: {"", "ANALYZE msghandler_markers", "EXPLAIN ", "QUERY PLAN"},
-		sqlmarker.MySQL:      {" LIMIT 100", "ANALYZE TABLE msghandler_markers", "EXPLAIN ", "key"},
-		sqlmarker.SQLite:     {"", "ANALYZE", "EXPLAIN QUERY PLAN ", "detail"},
+	plans := map[sqlmarker.Dialect]struct{ analyze, explain, column string }{
+		sqlmarker.PostgreSQL: {"ANALYZE msghandler_markers", "EXPLAIN ", "QUERY PLAN"},
+		sqlmarker.MySQL:      {"ANALYZE TABLE msghandler_markers", "EXPLAIN ", "key"},
+		sqlmarker.SQLite:     {"ANALYZE", "EXPLAIN QUERY PLAN ", "detail"},
 	}
 	onEach(t, func(t *testing.T, d database) {
 		db, l := d.openLossy(t)
 		s := d.store(t, db, nil)
 		var purge string
 		record := func(_ driver.ExecerContext, statement string) {
-			if strings.HasPrefix(statement, "DELETE FROM msghandler_markers WHERE") {
+			if strings.HasPrefix(statement, "DELETE ") && strings.Contains(statement, "FROM msghandler_markers") {
 				purge = statement
 			}
 		}
@@ -184,7 +184,7 @@ func TestIndexCoversThePurge(t *testing.T) {
 		l.onExec.Store(nil)
 		crowd(t, s)
 		plan := plans[d.dialect]
-		for _, statement := range []string{"UPDATE msghandler_markers SET cleaned_at = 1" + plan.old, plan.analyze} {
+		for _, statement := range []string{"UPDATE msghandler_markers SET cleaned_at = 1", plan.analyze} {
 			if _, err := db.ExecContext(t.Context(), statement); err != nil {
 				t.Fatal(err)
 			}
