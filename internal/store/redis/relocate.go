@@ -160,17 +160,16 @@ func (s *Store) Relocate(ctx context.Context, url string) (Relocation, error) {
 }
 
 // clientOf makes a client for a look at a single server. A connection of its own waits for no command of the store.
-func (s *Store) clientOf(at address.Redis) redis.UniversalClient {
+func (s *Store) clientOf(at address.Redis) *redis.Client {
 	config := s.config
 	config.Present, at.PoolSize = nil, 1
-	return connect(at, config, newLocation(at, config))
+	place := newLocation(at, config)
+	return newClient(at, place.dial, place.login).(*redis.Client) //nolint:forcetypeassert // of a single server
 }
 
 // judgeServers says why the store may not go on at the new server, and closes both clients. The present server comes
 // first: from then on nothing is written there.
-func (s *Store) judgeServers(
-	ctx context.Context, present, next redis.UniversalClient, addr string,
-) (found []Finding, err error) {
+func (s *Store) judgeServers(ctx context.Context, present, next *redis.Client, addr string) ([]Finding, error) {
 	defer func() { _ = errors.Join(present.Close(), next.Close()) }() // only reads went through the clients
 	before, err := roleOf(ctx, present)
 	if err != nil && !isAway(err) {
@@ -187,14 +186,11 @@ func (s *Store) judgeServers(
 	case !now.master:
 		return nil, errors.New("is no master: promote it first")
 	}
-	err = eachMaster(ctx, next, func(ctx context.Context, client *redis.Client) (err error) {
-		if err = s.judgeData(ctx, client); err == nil {
-			found, err = checkServer(ctx, client, addr)
-			err = translate(err)
-		}
-		return err
-	})
-	return found, err
+	if err := s.judgeData(ctx, next); err != nil {
+		return nil, err
+	}
+	found, err := checkServer(ctx, next, addr)
+	return found, translate(err)
 }
 
 // role is what a server says about itself. The ID is of its process, empty where the server hides it.
@@ -206,16 +202,12 @@ type role struct {
 // is says whether both are one server, under two addresses.
 func (r role) is(other role) bool { return r.id != "" && r.id == other.id }
 
-func roleOf(ctx context.Context, client redis.UniversalClient) (r role, err error) {
-	err = eachMaster(ctx, client, func(ctx context.Context, server *redis.Client) error {
-		info, err := serverInfo(ctx, server, "server", "replication")
-		if err == nil && info["role"] == "" {
-			err = errNoRole
-		}
-		r = role{id: info["run_id"], master: info["role"] == "master"}
-		return err
-	})
-	return r, err
+func roleOf(ctx context.Context, server *redis.Client) (role, error) {
+	info, err := serverInfo(ctx, server, "server", "replication")
+	if err == nil && info["role"] == "" {
+		err = errNoRole
+	}
+	return role{id: info["run_id"], master: info["role"] == "master"}, err
 }
 
 var errNoRole = errors.New("INFO does not tell its role; allow the user INFO")
