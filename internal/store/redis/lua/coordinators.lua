@@ -30,11 +30,13 @@ local function read(name, text)
   return {name = name, at = tonumber(at) or 0, state = state, lasting = lasting, passing = passing, found = 0}
 end
 
--- judge brings a report up to date, and says whether the report has changed.
+-- judge brings a report up to date, and says whether the report has changed. A coordinator that has not counted while the
+-- clock was ahead is behind the common time for long, and its reports say that it lives.
 local function judge(r)
   local at, state, passing = r.at, r.state, r.passing
   r.unseen = math.max(0, common - math.max(r.at, counted[r.name] or 0))
   r.at = math.min(r.at, now) -- the clock was set back: from now on the report ages
+  r.unseen = math.min(r.unseen, now - r.at)
   if now - r.at > holds then
     r.passing = ''
   end

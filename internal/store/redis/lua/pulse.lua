@@ -20,11 +20,12 @@ local function each_count(f)
 end
 
 -- next_count gives the count. The counts of all coordinators are one time, which never goes back: it begins with the
--- newest count, and goes on with the callers' clocks while Redis's clock is behind.
+-- newest count, and goes on with the callers' clocks while Redis's clock is behind. A caller's time counts from the count
+-- that it saw last: a count whose reply was lost has taken the same time already.
 local function next_count()
   local own = tonumber(call('HGET', key, who) or 0)
   if own > 0 then
-    return math.max(now, own + math.max(1, least))
+    return math.max(now, own + 1, clock > 0 and tonumber(ARGV[3]) + least or 0)
   end
   local newest = now
   each_count(function(_, count) newest = math.max(newest, count) end)
