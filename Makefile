@@ -77,9 +77,9 @@ finished: ## Measure a relay beside 16 million sent rows, on PostgreSQL and Mari
 	go test ./test/producer/outbox -count=1 -v -timeout 120m -run '^$$' -bench FinishedRows -benchtime 1x -args -finished 16000000
 
 DEFECT ?=
-defects: ## Show that fault rows find known defects of coordinators (DEFECT=no_token_on_writes; all without DEFECT)
+defects: ## Show that fault rows and simulated runs find known defects (DEFECT=no_token_on_writes; all without DEFECT)
 	scripts/install-test-servers.sh
-	go test ./test/faults -count=1 -v -timeout 60m -run 'TestDefects/^$(DEFECT)' -every
+	go test ./test/faults ./test/simulation -count=1 -v -timeout 90m -run '(TestDefects|TestKeptRuns)/^$(DEFECT)' -every
 
 UPDATE ?=
 chart: ## Render the Helm chart by helm's own library and check each object (UPDATE=-update writes the renderings anew)
@@ -115,10 +115,8 @@ soak: ## Break things at random for as long as asked, under 300 new ids a second
 
 RUNS ?= 0
 simulate: ## Run three coordinators in simulated time with a new seed each time, until one fails (MINUTES=20 SEED=1 RUNS=100 SMALL=yes COMPLETE=yes)
-	$(if $(DEFECT),go test ./test/faults -count=1 -run TestWriteDefect -args -defect $(DEFECT) -to $(CURDIR)/.cache/defect)
-	go run ./test/simulation/simulate -minutes $(MINUTES) -seed $(SEED) -runs $(RUNS) \
-		$(if $(SMALL),-small) $(if $(COMPLETE),-complete) \
-		$(if $(DEFECT),-overlay .cache/defect/overlay.json -dir .cache/simulate/$(DEFECT))
+	go run ./test/simulation/simulate -minutes $(MINUTES) -seed $(SEED) -runs $(RUNS) -defect '$(DEFECT)' \
+		$(if $(SMALL),-small) $(if $(COMPLETE),-complete)
 
 lint: tools ## Check format, code and API
 	@unformatted=$$($(GO_FILES) | xargs -0 $(BIN)/gofumpt -l); \

@@ -1,5 +1,5 @@
 // Command simulate runs the simulation with many seeds, each in a process of its own, until one fails. It says then how
-// the run is repeated, shrinks it, and prints a Go test for test/simulation/found_test.go.
+// the run is repeated, shrinks it, and prints a row for the kept runs in test/simulation/found_test.go.
 //
 //	make simulate MINUTES=30 SEED=1
 package main
@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/msghandler/msghandler/test/defects"
 	"github.com/msghandler/msghandler/test/simulation/replay"
 )
 
@@ -33,7 +34,7 @@ var (
 	tries     = flag.Int("tries", 3, "how many orders of goroutines a shrunk run is tried with")
 	shrunk    = flag.Int("shrink", 300, "how many runs shrinking may take")
 	shrinking = flag.Float64("shrink-minutes", 25, "how long shrinking may take")
-	overlay   = flag.String("overlay", "", "more files to build with, in the form of go build -overlay")
+	defect    = flag.String("defect", "", "a defect of test/defects to plant, which the runs must find")
 	dir       = flag.String("dir", ".cache/simulate", "where the program is built and logs are written")
 )
 
@@ -52,11 +53,11 @@ func main() {
 }
 
 func simulate(ctx context.Context) (green bool, err error) {
-	changed, err := readOverlay(*overlay)
+	at, err := filepath.Abs(filepath.Join(*dir, *defect))
 	if err != nil {
 		return false, err
 	}
-	at, err := filepath.Abs(*dir)
+	changed, err := plantDefect(filepath.Join(at, "defect"))
 	if err != nil {
 		return false, err
 	}
@@ -107,16 +108,16 @@ func judgeCoverage(ctx context.Context, program replay.Program, covered map[stri
 	return missed == nil || !*complete, nil
 }
 
-func readOverlay(path string) (map[string]string, error) {
-	if path == "" {
+// plantDefect writes the files that the defect changes.
+func plantDefect(dir string) (changed map[string]string, err error) {
+	if *defect == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(path)
+	planted, err := defects.Named(*defect)
 	if err != nil {
 		return nil, err
 	}
-	var list struct{ Replace map[string]string }
-	return list.Replace, json.Unmarshal(text, &list)
+	return planted.Write(".", dir)
 }
 
 // report prints the figures of the runs.
@@ -163,7 +164,7 @@ func tell(ctx context.Context, program replay.Program, f replay.Found) error {
 	fmt.Printf("\nshrunk from %d kinds of faults, %d faults and %d messages to %d, %d and %d:\n", len(f.Outcome.Kinds),
 		len(f.Outcome.Strikes), f.Outcome.Messages, len(outcome.Kinds), len(outcome.Strikes), outcome.Messages)
 	printWrong(outcome)
-	fmt.Printf("\nAdd this to test/simulation/found_test.go:\n\n%s", small.Test(outcome))
+	fmt.Printf("\nAdd this to the kept runs in test/simulation/found_test.go:\n\n%s", small.Row(*defect, outcome))
 	return errors.New("a run failed")
 }
 
@@ -178,7 +179,7 @@ func printWrong(o replay.Outcome) {
 }
 
 func keepLog(f replay.Found) error {
-	path := filepath.Join(*dir, fmt.Sprintf("seed-%d.log", f.Plan.Seed))
+	path := filepath.Join(*dir, *defect, fmt.Sprintf("seed-%d.log", f.Plan.Seed))
 	fmt.Println("log:", path)
 	return os.WriteFile(path, []byte(f.Outcome.Log), 0o600)
 }
