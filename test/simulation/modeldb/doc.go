@@ -16,6 +16,9 @@
 // In a synctest bubble a statement must get the context of its transaction, or one that ends earlier: at the end of the
 // transaction's context database/sql waits on a mutex for the statement, which stops simulated time.
 //
+// SQLite in the bubble cannot take its place: it has one writer, so no transaction holds a row that another one waits
+// for; its waits sleep by the machine's clock; and no COMMIT comes late, or to a replica that lags.
+//
 // Not modelled: plans and their speed, levels above READ COMMITTED, savepoints, locks of tables, notifications, and
 // transactions around DDL. Waiting transactions get a row in the order in which they came.
 package modeldb

@@ -60,8 +60,8 @@ func (a *Address) Point(server *Server) {
 	a.server = server
 }
 
-// Server is the server of new connections.
-func (a *Address) Server() *Server {
+// current is the server of new connections.
+func (a *Address) current() *Server {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.server
@@ -75,7 +75,7 @@ func (a *Address) Driver() driver.Driver { return addressDriver{} }
 
 // Connect implements driver.Connector.
 func (a *Address) Connect(ctx context.Context) (driver.Conn, error) {
-	server := a.Server()
+	server := a.current()
 	trouble := server.trouble(Connect, false)
 	if err := sleep(ctx, trouble.Delay); err != nil {
 		return nil, err

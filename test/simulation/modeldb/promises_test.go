@@ -6,12 +6,15 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver of the real PostgreSQL
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
@@ -131,7 +134,7 @@ var promises = []struct {
 		{"a", "BEGIN", "0 rows"},
 		{"a", "INSERT INTO shop (id, word) VALUES (3, 'a')", "1 rows"},
 		{"b", "BEGIN", "0 rows"},
-		{"b", "SET LOCAL lock_timeout = 300", "0 rows"},
+		{"b", "SET LOCAL lock_timeout = 2000", "0 rows"},
 		{"b", "INSERT INTO shop (id, word) VALUES (3, 'b') ON CONFLICT DO NOTHING", waits},
 		{"b", "", "55P03"},
 		{"b", "SELECT id FROM shop", "25P02"},
@@ -141,17 +144,14 @@ var promises = []struct {
 	{"a circle of waits has a victim", []act{
 		{"a", "BEGIN", "0 rows"},
 		{"b", "BEGIN", "0 rows"},
-		{"a", "SET LOCAL deadlock_timeout = 2000", "0 rows"},
-		{"b", "SET LOCAL deadlock_timeout = 60000", "0 rows"},
 		{"a", "UPDATE shop SET word = 'a' WHERE id = 1", "1 rows"},
 		{"b", "UPDATE shop SET word = 'b' WHERE id = 2", "1 rows"},
 		{"a", "UPDATE shop SET word = 'a' WHERE id = 2", waits},
-		{"b", "UPDATE shop SET word = 'b' WHERE id = 1", waits},
-		{"a", "", "40P01"},
-		{"b", "", "1 rows"},
-		{"b", "COMMIT", "0 rows"},
-		{"a", "ROLLBACK", "0 rows"},
-		{"a", "SELECT word FROM shop ORDER BY id", "b;b"},
+		{"b", "UPDATE shop SET word = 'b' WHERE id = 1", "40P01"},
+		{"a", "", "1 rows"},
+		{"a", "COMMIT", "0 rows"},
+		{"b", "ROLLBACK", "0 rows"},
+		{"a", "SELECT word FROM shop ORDER BY id", "a;a"},
 	}},
 	{"a failed transaction takes nothing, and rolls back", []act{
 		{"a", "BEGIN", "0 rows"},
@@ -192,22 +192,34 @@ const shop = `CREATE TABLE shop (
   PRIMARY KEY (id)
 )`
 
-// TestPostgreSQLKeepsThePromises shows that the promises are those of the real database.
+// TestPostgreSQLKeepsThePromises shows that the promises are those of the real database. The database tells a session
+// that it waits for a lock, and looks for a circle then, at once.
 func TestPostgreSQLKeepsThePromises(t *testing.T) {
 	t.Parallel()
-	d := servers.PostgreSQL(t)
-	db := get(sql.Open(d.Driver, d.DSN))(t)
+	config := get(pgx.ParseConfig(servers.PostgreSQL(t).DSN))(t)
+	waiting := make(chan uint32, 1)
+	config.OnNotice = func(c *pgconn.PgConn, n *pgconn.Notice) {
+		if strings.Contains(n.Message, "still waiting for") {
+			waiting <- c.PID()
+		}
+	}
+	maps.Copy(config.RuntimeParams, map[string]string{
+		"log_lock_waits": "on", "deadlock_timeout": "1", "client_min_messages": "log",
+	})
+	db := stdlib.OpenDB(*config)
 	defer db.Close()
 	for _, promise := range promises {
 		t.Run(promise.name, func(t *testing.T) {
 			defer func() { must.Succeed(t, exec(db, "DROP TABLE shop")) }()
-			play(t, db, promise.acts, func(pid int64, over <-chan outcome) {
-				for blocked := false; !blocked; time.Sleep(5 * time.Millisecond) {
-					if len(over) > 0 {
-						return
+			play(t, db, promise.acts, func(pid int64, over chan outcome) {
+				select {
+				case of := <-waiting:
+					if int64(of) != pid {
+						t.Errorf("session %d waits, and the statement is that of %d", of, pid)
 					}
-					must.Succeed(t, db.QueryRow("SELECT COALESCE((SELECT wait_event_type = 'Lock' FROM pg_stat_activity "+
-						"WHERE pid = $1), FALSE)", pid).Scan(&blocked))
+				case o := <-over:
+					over <- o
+				case <-t.Context().Done():
 				}
 			})
 		})
@@ -221,9 +233,9 @@ func TestModelKeepsThePromises(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				db := modeldb.NewServer("shop", nil).Open()
 				defer db.Close()
-				play(t, db, promise.acts, func(int64, <-chan outcome) {
+				play(t, db, promise.acts, func(int64, chan outcome) {
 					synctest.Wait()
-					time.Sleep(time.Millisecond) // no two waits begin at the same time
+					time.Sleep(1100 * time.Millisecond) // a wait looks for a circle after a second
 				})
 			})
 		})
@@ -240,7 +252,7 @@ type player struct {
 }
 
 // play plays acts. settled returns when the statement of a session has ended or waits.
-func play(t *testing.T, db *sql.DB, acts []act, settled func(pid int64, over <-chan outcome)) {
+func play(t *testing.T, db *sql.DB, acts []act, settled func(pid int64, over chan outcome)) {
 	t.Helper()
 	get(db.Exec(shop))(t)
 	get(db.Exec("INSERT INTO shop (id, word) VALUES (1, 'one'), (2, 'two')"))(t)

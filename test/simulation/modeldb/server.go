@@ -105,14 +105,6 @@ func (s *Server) tell(t *table, row []any) {
 	s.watch(t.name, r)
 }
 
-// Lag sets the lag of a replica. What the replica has it keeps.
-func (s *Server) Lag(lag time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.follow()
-	s.lag = lag
-}
-
 // Promote makes a replica a server that takes writes. The commits that it had not applied are lost.
 func (s *Server) Promote() {
 	s.mu.Lock()

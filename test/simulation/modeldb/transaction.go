@@ -1,14 +1,13 @@
 package modeldb
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
 )
 
-// usualCircleAfter is the default of deadlock_timeout.
-const usualCircleAfter = time.Second
+// circleAfter is deadlock_timeout: after how long a waiting transaction looks whether it waits for itself.
+const circleAfter = time.Second
 
 // table is a table with its committed and its uncommitted rows. The arrays have an element for each column.
 type table struct {
@@ -47,10 +46,9 @@ type waiter struct {
 // transaction is a transaction of a session.
 type transaction struct {
 	held []*slot
-	// patience is lock_timeout, and circleAfter is deadlock_timeout: after how long a waiting transaction looks whether it
-	// waits for itself. 0: the default.
-	patience, circleAfter time.Duration
-	readOnly              bool
+	// patience is lock_timeout; 0: waits do not end.
+	patience time.Duration
+	readOnly bool
 	// failed: an error has ended all but the ROLLBACK.
 	failed  bool
 	waiting *slot
@@ -136,7 +134,7 @@ func (x *execution) await(s *slot) error {
 		x.tx.waiting = nil
 		s.queue = slices.DeleteFunc(s.queue, func(o *waiter) bool { return o == w })
 	}()
-	circle := time.NewTimer(cmp.Or(x.tx.circleAfter, usualCircleAfter))
+	circle := time.NewTimer(circleAfter)
 	defer circle.Stop()
 	var limit <-chan time.Time
 	if x.tx.patience > 0 {

@@ -251,13 +251,9 @@ type setting struct {
 }
 
 func (s *setting) execute(x *execution) (*result, error) {
-	switch s.name {
-	case "lock_timeout":
-		x.tx.patience = s.value
-	case "deadlock_timeout":
-		x.tx.circleAfter = s.value
-	default:
+	if s.name != "lock_timeout" {
 		return nil, errorf("42704", "unrecognized configuration parameter %q", s.name)
 	}
+	x.tx.patience = s.value
 	return &result{}, nil
 }
