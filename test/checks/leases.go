@@ -48,18 +48,37 @@ func (l *Leases) Forget(at time.Time) {
 	defer l.mu.Unlock()
 	before, latest := int64(0), int64(0)
 	for _, operations := range l.operations {
-		for _, o := range operations {
-			latest = max(latest, o.Return)
-			if s, _ := o.Input.(step); s.replied.Before(at) {
-				before = max(before, o.Return)
-			}
+		first, last := overlap(operations, at)
+		before, latest = max(before, first), max(latest, last)
+	}
+	for key := range l.operations {
+		l.forget(key, "Redis has lost writes", before, latest)
+	}
+}
+
+// Lose notes that the record of one message was removed.
+func (l *Leases) Lose(key string, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, latest := overlap(l.operations[key], at)
+	l.forget(key, "the record was removed", before, latest)
+}
+
+func (l *Leases) forget(key, why string, before, latest int64) {
+	l.operations[key] = append(l.operations[key], porcupine.Operation{
+		Input: step{key: key, kind: unknown, answer: why}, Call: before, Return: latest + 1,
+	})
+}
+
+// overlap is when the last operation before a time of the server's clock was answered, and when the last of all was.
+func overlap(operations []porcupine.Operation, at time.Time) (before, latest int64) {
+	for _, o := range operations {
+		latest = max(latest, o.Return)
+		if s, _ := o.Input.(step); s.replied.Before(at) {
+			before = max(before, o.Return)
 		}
 	}
-	for key, operations := range l.operations {
-		l.operations[key] = append(operations, porcupine.Operation{
-			Input: step{key: key, kind: unknown, answer: "Redis has lost writes"}, Call: before, Return: latest + 1,
-		})
-	}
+	return before, latest
 }
 
 // tick is how exactly the time of a reply without a time is known, in milliseconds: a stepped clock of a world goes on

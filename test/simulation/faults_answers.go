@@ -90,14 +90,20 @@ func answerHalf(ctx context.Context, d draws, in any, honest grpc.UnaryHandler) 
 	return r, nil
 }
 
-// answerTwice answers about each id twice, the second time with UNKNOWN.
-func answerTwice(ctx context.Context, _ draws, in any, honest grpc.UnaryHandler) (any, error) {
+// answerTwice answers about each id twice, the second time with any verdict.
+func answerTwice(ctx context.Context, d draws, in any, honest grpc.UnaryHandler) (any, error) {
 	r, out, err := confirmed(ctx, in, honest)
 	if r == nil {
 		return out, err
 	}
 	for _, c := range slices.Clone(r.GetConfirmations()) {
-		r.Confirmations = append(r.Confirmations, &pb.Confirmation{Id: c.GetId(), Verdict: pb.Verdict_VERDICT_UNKNOWN})
+		others := []pb.Verdict{
+			pb.Verdict_VERDICT_UNKNOWN, pb.Verdict_VERDICT_COMMITTED, pb.Verdict_VERDICT_ROLLED_BACK,
+		}
+		others = slices.DeleteFunc(others, func(v pb.Verdict) bool { return v == c.GetVerdict() })
+		r.Confirmations = append(r.Confirmations, &pb.Confirmation{
+			Id: c.GetId(), Verdict: others[d.intn("second", len(others))],
+		})
 	}
 	return r, nil
 }

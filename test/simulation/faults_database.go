@@ -20,6 +20,7 @@ var databaseFaults = []fault{
 		excuse: excuse{sqlMarkers: true, elsewhere: true},
 	},
 	{name: "database clocks", chance: 15, start: stepDatabaseClocks},
+	{name: "marker refusals", chance: 25, start: refuseMarkers, excuse: excuse{markers: true}},
 }
 
 // trouble gives calls trouble until healing begins: so many of a thousand.
@@ -65,6 +66,16 @@ func refuseInDatabases(ctx context.Context, w *World, d draws) {
 	})
 }
 
+// refuseMarkers has the markers in memory refuse calls for some seconds again and again.
+func refuseMarkers(ctx context.Context, w *World, d draws) {
+	w.repeat(ctx, d, func() {
+		of := w.memories[d.intn("of", len(w.memories))]
+		of.refuses.Store(true)
+		_ = sleep(ctx, d.long("length", 100*time.Millisecond, 20*time.Second))
+		of.refuses.Store(false)
+	})
+}
+
 // eachDatabase does something to one database again and again, until healing begins.
 func (w *World) eachDatabase(ctx context.Context, d draws, act func(of *sqlDatabase)) {
 	w.repeat(ctx, d, func() {
@@ -104,7 +115,11 @@ func failOver(ctx context.Context, w *World, d draws, lag time.Duration) {
 		w.note("%s fails over with a lag of %v", of.name, lag)
 		old := of.primary()
 		replica := old.Replica(of.name, lag)
-		old.Stop()
+		if d.intn("goes on reading", 2) == 0 {
+			old.Demote()
+		} else {
+			old.Stop()
+		}
 		w.lose(of, old, replica)
 		replica.Promote()
 		_ = sleep(ctx, d.long("absence", 0, 20*time.Second))

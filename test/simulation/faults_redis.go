@@ -70,9 +70,11 @@ func cutPower(most time.Duration) func(context.Context, *World, draws) {
 			_ = sleep(ctx, d.within("lost", leastLost, most))
 			w.Ledger.Fault("Redis forgets what it has written since " + from.Format("15:04:05.000"))
 			w.note("Redis forgets what it has written since %v", from.Sub(w.log.begun))
+			counts := w.Redis.counts()
 			if err := w.Redis.putBack(earlier); err != nil {
 				w.report("Redis cannot be put back: %v", err)
 			}
+			w.noteRegression(counts)
 			w.Redis.host.Cut(func(*Conn) bool { return true })
 			w.faulty.forget(from)
 			w.checking.forget()

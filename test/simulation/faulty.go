@@ -64,7 +64,8 @@ func (e excuse) parks(s standing) bool {
 
 // stays says whether the markers of a producer may stay.
 func (e excuse) stays(producer string) bool {
-	return e.markers || e.outlasted || e.web && producer == webName || e.sqlMarkers && !inMemory(producer)
+	return e.markers || e.outlasted || e.web && producer == webName ||
+		e.sqlMarkers && slices.Contains(kinds, producer) && !inMemory(producer)
 }
 
 // marksInSQL says that a message, or a producer, is one with markers in SQL and no table of messages.

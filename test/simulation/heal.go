@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/faults"
@@ -55,11 +56,16 @@ func (w *World) waitsElsewhere(s standing) bool {
 		strings.Contains(s.record.GetLastError(), "the messages name the marker store")
 }
 
-// heldAtLast says that the transaction of a message outlasted the last question: the message waits for its Submit, or
-// for an operator.
-func heldAtLast(s standing) bool {
-	return marksInSQL(s.key) &&
-		strings.Contains(s.record.GetLastError(), "UNKNOWN to the final question")
+// isUnprotected says that two processes without a common transaction may have used up the questions of a message: the
+// one that is asked knows nothing of what the other one is doing.
+func isUnprotected(s standing) bool {
+	return strings.HasPrefix(s.key, replicatedName+"/") && s.record.GetState() == pb.State_STATE_ABANDONED
+}
+
+// isPromised says that a message was submitted where Submits are trusted, so that no question may park it.
+func (w *World) isPromised(s standing) bool {
+	return w.direct != nil && !w.faulty.excuse.forgets && s.record.GetState() == pb.State_STATE_ABANDONED &&
+		w.direct.isTrusted(s.key)
 }
 
 // arrived says whether each committed message came, or is parked.
@@ -74,7 +80,19 @@ func (w *World) arrived() bool {
 		}
 	}
 	parked, err := w.messages(pb.State_STATE_PENDING, pb.State_STATE_ABANDONED, pb.State_STATE_DEAD)
-	return err == nil && len(undelivered) <= len(parked)
+	return err == nil && len(undelivered) <= len(parked)+len(w.failedRows())
+}
+
+// failedRows are the messages of the plain outbox that the broker has refused until their attempts were used up. They
+// stay in their table, as DEAD ones do in Redis.
+func (w *World) failedRows() (all []standing) {
+	if w.outbox == nil {
+		return nil
+	}
+	for _, row := range w.outbox.rows("SELECT id FROM " + sqlmarker.DefaultOutboxTable + " WHERE state = 4") {
+		all = append(all, standing{insertingName + "/" + textOf(row[0]), &adminv1.MessageRecord{State: pb.State_STATE_DEAD}})
+	}
+	return all
 }
 
 // messages lists the messages in some states.
@@ -114,9 +132,10 @@ func (w *World) judge() {
 		return
 	}
 	end := faults.End{
-		Underway: map[string]bool{}, Parked: map[string]bool{}, Counted: -1,
-		CopiesExplained: len(w.faulty.drawn) > 0,
+		Underway: map[string]bool{}, Parked: map[string]bool{}, CopiesExplained: len(w.faulty.drawn) > 0,
 	}
+	end.Counted, end.Open = w.counted()
+	w.judgeRegressions()
 	if w.effects != nil {
 		end.Effects = w.effects.counts()
 	}
@@ -127,8 +146,9 @@ func (w *World) judge() {
 		end.Underway[s.key] = true
 		waits[s.key] = waitsFor(s.record)
 	}
-	for _, s := range parked {
-		excused[s.key] = heldAtLast(s) || w.faulty.excuse.parks(s)
+	for _, s := range append(parked, w.failedRows()...) {
+		excused[s.key] = w.databases.heldAtLast(s) || w.faulty.excuse.parks(s) && !w.isPromised(s) ||
+			isUnprotected(s)
 		end.Parked[s.key] = true
 		waits[s.key] = waitsFor(s.record)
 	}
@@ -141,6 +161,12 @@ func (w *World) judge() {
 	end.Markers = slices.DeleteFunc(end.Markers, func(key string) bool { return end.Underway[key] || end.Parked[key] })
 	for _, statement := range w.databases.unknown() {
 		w.report("the model database does not know a statement: %s", statement)
+	}
+	for _, key := range w.notCommitted {
+		if w.Ledger.Fate(key) == faults.Committed && !w.databases.isLost(key) {
+			w.report("CONTRADICTION %s: its Send said that nothing was committed, and its business is", key)
+			w.note("all about %s:\n%s", key, w.Ledger.History(key))
+		}
 	}
 	for _, f := range faults.Check(w.Ledger, end) {
 		if f.Verdict == faults.Lost && w.isForgotten(f.Key, w.Ledger.Undelivered()[f.Key].AcceptedAt) {

@@ -113,7 +113,7 @@ func (n *Network) act(c *Conn, kind Kind, b []byte) Fate {
 		}
 	}
 	var all Fate
-	if kind != Dialled && kind != Wrote {
+	if kind != Dialled && kind != Wrote || c.host.unbroken || c.peer.host.unbroken {
 		return all
 	}
 	for _, decide := range fates {
@@ -135,7 +135,9 @@ type Host struct {
 	// died is closed with the end of the host.
 	died  chan struct{}
 	conns map[*Conn]bool
-	doors []string
+	// unbroken: no fault strikes the connections of the host.
+	unbroken bool
+	doors    []string
 	// stalled is until when nothing gets in or out.
 	stalled time.Time
 	// wrote is called for each write while it says that it wants more.

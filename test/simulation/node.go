@@ -33,9 +33,8 @@ type process struct {
 	app  *app.App
 	// database is the way to the outbox.
 	database *modeldb.Address
-	// over is closed when Run has returned, with its error in failed.
-	over   chan struct{}
-	failed error
+	// over is closed when Run has returned.
+	over chan struct{}
 }
 
 // settings are those of a coordinator at a host.
@@ -86,9 +85,18 @@ func (n *Node) start() error {
 	n.process = p
 	go func() {
 		defer close(p.over)
-		p.failed = p.app.Run(context.Background())
+		if err := p.app.Run(context.Background()); err != nil && p.host.Alive() {
+			n.world.report("ENDED: coordinator %d ends by itself: %v", n.Number, err)
+		}
 	}()
 	return nil
+}
+
+// processes counts the processes that were started here.
+func (n *Node) processes() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.generation
 }
 
 // Host is the host of the running process.
@@ -128,7 +136,4 @@ func (n *Node) end(within time.Duration) {
 		n.world.note("coordinator %d ends late: %v", n.Number, err)
 	}
 	<-p.over
-	if p.failed != nil {
-		n.world.report("coordinator %d failed: %v", n.Number, p.failed)
-	}
 }

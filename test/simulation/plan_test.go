@@ -55,6 +55,9 @@ func play(t *testing.T, p replay.Plan, watch func(e Event)) replay.Outcome {
 	}
 	replay.SeedBubbles(order)
 	o := Options{Small: p.Small, Without: p.Without, Messages: p.Messages, Nodes: p.Nodes, Strikes: p.Strikes}
+	if *showLog {
+		o.Log = os.Stderr
+	}
 	if watch != nil {
 		o.Prepare = func(w *World) { w.Network.Watch(watch) }
 	}

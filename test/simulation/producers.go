@@ -81,23 +81,49 @@ func (w *World) startProducers() error {
 			continue
 		}
 		s := &service{
-			world: w, called: kind, address: fmt.Sprintf("10.2.0.%d", i+1), attends: strings.HasSuffix(kind, "attending"),
+			world: w, called: kind, place: kind, address: fmt.Sprintf("10.2.0.%d", i+1),
+			attends: strings.HasSuffix(kind, "attending"),
 		}
-		if s.data = newDatabase(kind, w.Ledger); !inMemory(kind) {
-			data, err := w.newSQLData(kind, kind == "queueing")
-			if err != nil {
-				return err
-			}
-			s.data = data
+		if err := s.openData(); err != nil {
+			return err
 		}
 		if err := s.start(); err != nil {
 			return err
 		}
 		w.producers = append(w.producers, s)
+		if !percent(w.Choices, "has twin "+kind, 30) {
+			continue
+		}
+		s.twin = &service{
+			world: w, called: kind, place: kind + "-twin", address: fmt.Sprintf("10.2.1.%d", i+1), attends: s.attends,
+			data: s.data,
+		}
+		if err := s.twin.start(); err != nil {
+			return err
+		}
 	}
 	if w.outbox != nil {
 		w.startInserting()
 	}
+	if w.hasProducer(directName) {
+		if err := w.startDirect(); err != nil {
+			return err
+		}
+	}
+	if w.hasProducer(replicatedName) {
+		return w.startReplicated()
+	}
+	return nil
+}
+
+// openData makes the data of the producer, in SQL or in memory.
+func (s *service) openData() (err error) {
+	if !inMemory(s.called) {
+		s.data, err = s.world.newSQLData(s.called, s.called == "queueing")
+		return err
+	}
+	memory := newDatabase(s.called, s.world.Ledger)
+	s.data, s.world.memories = memory, append(s.world.memories, memory)
 	return nil
 }
 
@@ -105,8 +131,12 @@ func (w *World) startProducers() error {
 type service struct {
 	world           *World
 	called, address string
-	attends         bool
-	data            business
+	// place is the name, and that of the place among the replicas.
+	place   string
+	attends bool
+	data    business
+	// twin is another process with the same data; nil: there is none.
+	twin *service
 	// restarts is held during a restart.
 	restarts sync.Mutex
 
@@ -133,7 +163,7 @@ func (s *service) name() string { return s.called }
 func (s *service) start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	host := s.world.Network.Host(fmt.Sprintf("%s.%d", s.called, s.generation), s.address)
+	host := s.world.Network.Host(fmt.Sprintf("%s.%d", s.place, s.generation), s.address)
 	s.generation++
 	run := &serviceRun{host: host}
 	run.life, run.end = context.WithCancel(s.world.life)
@@ -206,7 +236,12 @@ func (s *service) restart() {
 	}
 }
 
-func (s *service) close() { s.current().close() }
+func (s *service) close() {
+	s.current().close()
+	if s.twin != nil {
+		s.twin.close()
+	}
+}
 
 func (r *serviceRun) close() {
 	r.end()
@@ -244,33 +279,6 @@ func (s *service) said(r *pb.ConfirmResponse) {
 	}
 }
 
-// way is how the business of a message goes.
-type way struct {
-	// percent is how many of a hundred go this way.
-	percent int
-	how     func(ctx context.Context, s *service, d *database, id string) error
-}
-
-// ways are the ways of a business whose half message was accepted.
-var ways = []way{
-	{55, func(_ context.Context, _ *service, d *database, id string) error { return d.commit(id) }},
-	{15, func(_ context.Context, _ *service, d *database, id string) error { // commits, and dies before its Submit
-		if err := d.commit(id); err != nil {
-			return err
-		}
-		return producer.ErrOutcomeUnknown
-	}},
-	{10, func(context.Context, *service, *database, string) error { return errRefused }},
-	{10, func(context.Context, *service, *database, string) error { return producer.ErrOutcomeUnknown }},
-	{10, func(ctx context.Context, s *service, d *database, id string) error { // takes longer than the first question
-		lingers := s.world.pace.long(s.world.Choices, s.called+" lingers", time.Second, 2*time.Minute)
-		if err := sleep(ctx, lingers); err != nil {
-			return producer.ErrOutcomeUnknown
-		}
-		return d.commit(id)
-	}},
-}
-
 // act implements producing.
 func (s *service) act(id string) {
 	w := s.world
@@ -282,38 +290,41 @@ func (s *service) act(id string) {
 	if percent(w.Choices, key+" delayed", 10) {
 		m.Delay = w.pace.long(w.Choices, key+" delay", 0, time.Minute)
 	}
+	if s.twin == nil || !percent(w.Choices, key+" runs twice", 40) {
+		w.believe(key, s.send(key, m))
+		return
+	}
+	var both sync.WaitGroup
+	for _, one := range []*service{s, s.twin} {
+		both.Go(func() {
+			_ = sleep(w.life, within(w.Choices, key+" of "+one.place, 0, time.Second))
+			_ = one.send(key, m)
+		})
+	}
+	both.Wait()
+}
+
+// send sends a message in the running process.
+func (s *service) send(key string, m producer.Message) error {
+	w := s.world
 	err := s.data.send(s, s.current(), m)
-	w.Ledger.Noted(key, "producer", fmt.Sprint("Send returns: ", err))
+	w.Ledger.Noted(key, "producer", fmt.Sprintf("Send of %s returns: %v", s.place, err))
 	if err == nil {
 		w.Ledger.SendReturned(key)
 	}
 	if err != nil && !errors.Is(err, errRefused) && !errors.Is(err, producer.ErrOutcomeUnknown) {
 		w.note("%s: Send returns %v", key, err)
 	}
+	return err
 }
 
-// open implements business.
-func (d *database) open(*serviceRun) (marker.Store, error) { return d, nil }
-
-// serve implements business.
-func (*database) serve(*serviceRun) error { return nil }
-
-// send implements business.
-func (d *database) send(s *service, run *serviceRun, m producer.Message) error {
-	key := s.called + "/" + m.ID
-	return run.sdk.Send(run.life, m, func(context.Context) error {
-		s.world.Ledger.Accepted(key)
-		if run.life.Err() != nil {
-			return producer.ErrOutcomeUnknown // the process is dead
-		}
-		drawn := s.world.Choices.Intn(key+" way", 100)
-		for _, way := range ways {
-			if drawn -= way.percent; drawn < 0 {
-				return way.how(run.life, s, d, m.ID)
-			}
-		}
-		return nil
-	})
+// believe holds the SDK to its word: what it calls not committed may never be committed, and nil is a commit.
+func (w *World) believe(key string, err error) {
+	if errors.Is(err, producer.ErrNotCommitted) && !errors.Is(err, producer.ErrAlreadyCommitted) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.notCommitted = append(w.notCommitted, key)
+	}
 }
 
 func (s *service) markers() []string { return s.data.markers() }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +27,41 @@ type databases struct {
 	troubles []func(modeldb.Call) modeldb.Trouble
 	// lost are the messages whose commit a failover has lost.
 	lost map[string]bool
+	// held are the times of the transactions of messages.
+	held map[string][]span
+}
+
+// span is a time; the zero end says that it goes on.
+type span struct{ from, to time.Time }
+
+// hold notes that a transaction about a message begins; end is called at its end.
+func (d *databases) hold(key string) (end func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at := len(d.held[key])
+	d.held[key] = append(d.held[key], span{from: time.Now()})
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.held[key][at].to = time.Now()
+	}
+}
+
+// lingering is how long a transaction may last in its database after its process has gone.
+const lingering = time.Minute
+
+// heldAtLast says that the transaction of a message outlasted the last question: the message waits for its Submit, or
+// for an operator.
+func (d *databases) heldAtLast(s standing) bool {
+	if !strings.Contains(s.record.GetLastError(), "UNKNOWN to the final question") {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.held[s.key], func(h span) bool {
+		asked := s.record.GetUpdateTime().AsTime()
+		return !asked.Before(h.from.Truncate(time.Millisecond)) && (h.to.IsZero() || !asked.After(h.to.Add(lingering)))
+	})
 }
 
 // sqlDatabase is a name of a database, and the server that has the name now.

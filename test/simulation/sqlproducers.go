@@ -71,7 +71,7 @@ var sqlWays = []sqlWay{
 }
 
 func (s *service) sqlWay(id string) sqlWay {
-	drawn := s.world.Choices.Intn(s.called+"/"+id+" way", 100)
+	drawn := s.world.Choices.Intn(s.place+"/"+id+" way", 100)
 	for _, way := range sqlWays {
 		if drawn -= way.percent; drawn < 0 {
 			return way
@@ -111,6 +111,7 @@ func (d *sqlData) sendOnce(s *service, run *serviceRun, m producer.Message, way 
 	inTx := run.sql.store.InTx(m, business)
 	return run.sdk.Send(run.life, m, func(ctx context.Context) error {
 		d.data.world.Ledger.Accepted(s.called + "/" + m.ID)
+		defer d.data.world.databases.hold(s.called + "/" + m.ID)()
 		err := inTx(ctx)
 		if err == nil && way.dies {
 			s.restart()

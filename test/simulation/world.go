@@ -89,6 +89,8 @@ type World struct {
 
 	options   Options
 	producers []producing
+	direct    *direct
+	memories  []*database
 	consumer  *consumer
 	effects   *effects
 	observer  *Host
@@ -105,6 +107,10 @@ type World struct {
 
 	mu    sync.Mutex
 	wrong []string
+	// regressions are the losses of Redis that coordinators must notice.
+	regressions []regression
+	// notCommitted are the messages about which the SDK said that nothing is committed.
+	notCommitted []string
 }
 
 // Run plays one world.
@@ -146,7 +152,7 @@ func newWorld(t *testing.T, seed uint64, o Options) *World {
 	w.pace = drawPace(w.Choices, o)
 	w.drawFaults()
 	w.drawn, w.faulty.strikes.allowed = drawSettings(w.Choices, w.pace, w.faulty.excuse.forgets), o.Strikes
-	w.databases.lost = map[string]bool{}
+	w.databases.lost, w.databases.held = map[string]bool{}, map[string][]span{}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.checking = newChecking(w)
 	w.faulty.strikes.struck = w.checking.coverage.Struck

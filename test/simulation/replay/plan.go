@@ -70,16 +70,16 @@ func (p Plan) String() string {
 	return "replay.Plan{" + strings.Join(parts, ", ") + "}"
 }
 
-// Test is the plan as a test that keeps what a run found.
-func (p Plan) Test(o Outcome) string {
-	return fmt.Sprintf("// %s\nfunc TestSeed%d(t *testing.T) { playAgain(t, %v) }\n", o.Wrong[0], p.Seed, p)
+// Row is the plan as a row of the kept runs, with the planted defect if there was one.
+func (p Plan) Row(defect string, o Outcome) string {
+	return fmt.Sprintf("\t// %s\n\t{defect: %q, verdict: %q, plan: %v},\n", o.Wrong[0], defect, Verdicts(o.Wrong)[0], p)
 }
 
-// verdicts are the first words of defects: LOST, STUCK and the like.
-func verdicts(wrong []string) (all []string) {
+// Verdicts are the first words of defects: LOST, STUCK and the like.
+func Verdicts(wrong []string) (all []string) {
 	for _, w := range wrong {
 		word, _, _ := strings.Cut(w, " ")
-		all = append(all, word)
+		all = append(all, strings.TrimSuffix(word, ":"))
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

@@ -23,7 +23,7 @@ type Shrinker struct {
 // Shrink returns the smallest plan that it finds to fail with a verdict of the failed outcome, and its outcome. Shrink
 // leaves out kinds of faults, coordinators, messages, and single faults, in this order.
 func (s *Shrinker) Shrink(ctx context.Context, p Plan, failed Outcome) (Plan, Outcome) {
-	s.wrong = verdicts(failed.Wrong)
+	s.wrong = Verdicts(failed.Wrong)
 	if p.Order == 0 {
 		p.Order = p.Seed
 	}
@@ -87,7 +87,7 @@ func (s *Shrinker) try(ctx context.Context, what string, smaller Plan, p *Plan, 
 		}
 		smaller.Order = p.Order + order
 		outcome, err := s.Play(ctx, smaller)
-		if err != nil || !slices.ContainsFunc(verdicts(outcome.Wrong), s.same) {
+		if err != nil || !slices.ContainsFunc(Verdicts(outcome.Wrong), s.same) {
 			continue
 		}
 		*p, *failed = smaller, outcome

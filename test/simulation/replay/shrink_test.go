@@ -50,8 +50,9 @@ func TestShrinkingLeavesWhatIsNeeded(t *testing.T) {
 	if len(again.Wrong) == 0 {
 		t.Errorf("%v does not fail", small)
 	}
-	if want := "TestSeed3(t *testing.T) { playAgain(t, replay.Plan{"; !strings.Contains(small.Test(outcome), want) {
-		t.Errorf("the test is %s", small.Test(outcome))
+	want := `{defect: "both", verdict: "LOST", plan: replay.Plan{Seed: 3,`
+	if row := small.Row("both", outcome); !strings.Contains(row, want) {
+		t.Errorf("the row is %s", row)
 	}
 }
 
