@@ -55,9 +55,12 @@ func TestTroubledBrokerStarvesNoOther(t *testing.T) {
 		s.insertMany("a", "away", 3000)
 		s.insertMany("b", "stalled", 3000)
 		s.insertMany("c", "", 300)
-		s.relay(usualPoll)
+		r := s.relay(usualPoll)
 		servers.Eventually(s.t, 15*time.Second, "the rows of the healthy broker are sent", func() bool {
 			return s.count("state = 3 AND broker = ''") == 300
+		})
+		servers.Eventually(s.t, 30*time.Second, "the rows of the absent broker count as held", func() bool {
+			return r.metric(s.t, "msghandler_outbox_held_messages", "orders") == 3000
 		})
 		if n := s.count("broker <> '' AND (attempts > 0 OR claims > 1)"); n > 0 {
 			s.t.Errorf("%d rows of the other brokers have used up attempts", n)

@@ -79,8 +79,10 @@ type Outbox struct {
 	failures *loglimit.Gatherer
 	// trouble is the latest failure of the database; nil while the database answers.
 	trouble atomic.Pointer[error]
-	work    lifecycle.Group
-	end     context.CancelFunc
+	// held is the number of waiting rows whose broker is away.
+	held prometheus.Gauge
+	work lifecycle.Group
+	end  context.CancelFunc
 }
 
 // errNotAsked is the state of a database before the first answer.
@@ -185,7 +187,8 @@ func (o *Outbox) observer() (outbox.Observer, error) {
 		}
 		return 1
 	})
-	if err := to.Register(up); err != nil {
+	o.held = newHeld(o.config.Settings.Producer)
+	if err := errors.Join(to.Register(up), to.Register(o.held)); err != nil {
 		return nil, err
 	}
 	return outboxmetrics.New(to, o.config.Settings.Producer)
