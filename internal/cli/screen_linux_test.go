@@ -70,7 +70,8 @@ func TestLongListsGoThroughThePager(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "paged")
 	for pager, paged := range map[string]bool{
 		"tee " + file + " | head -1": true, "cat": false, "": false, " ": false, "no-such": false,
-		"/": false, // the shell cannot run a directory
+		"/":     false, // the shell cannot run a directory
+		"false": false, "less --no-such-flag": false,
 	} {
 		for output, long := range map[string]bool{"": true, "--limit=3": false} {
 			_ = os.Remove(file)

@@ -26,7 +26,8 @@ func (s *Session) pagerOf() string {
 	return pager
 }
 
-// page shows a text through the pager, and says whether the pager did. The pager handles interrupts.
+// page shows a text through the pager, and says whether the pager did. The pager handles interrupts: a reader who ends
+// the pager by a signal has seen enough.
 func (s *Session) page(text []byte) bool {
 	line := s.pagerOf()
 	if line == "" {
@@ -44,6 +45,6 @@ func (s *Session) page(text []byte) bool {
 	if !errors.As(err, &exit) {
 		return err == nil
 	}
-	const noProgram, notFound = 126, 127 // of the shell: the text has not been shown
-	return exit.ExitCode() != noProgram && exit.ExitCode() != notFound
+	const bySignal = 128 // of the shell: from here on; a status below is the pager's own failure, or the shell's
+	return exit.ExitCode() < 0 || exit.ExitCode() > bySignal
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/msghandler/msghandler/internal/escape"
 )
@@ -22,6 +21,8 @@ const (
 	columnGap = 3
 	// leastText is how many characters the last column has at least: the last column says why.
 	leastText = 32
+	// leastName is how many characters the other columns have at least.
+	leastName = 8
 	// below is how far the last column is indented where it stands below its row.
 	below = 4
 )
@@ -38,7 +39,7 @@ func (c Screen) Rows(line string) int {
 	if c.Width <= 0 {
 		return 1
 	}
-	return max(1, (utf8.RuneCountInString(toneSwitch.ReplaceAllString(line, ""))+c.Width-1)/c.Width)
+	return max(1, (columnsOf(toneSwitch.ReplaceAllString(line, ""))+c.Width-1)/c.Width)
 }
 
 // Table lays rows out in columns, whose last is wrapped at the edge of a terminal. The first row may be a head, in
@@ -84,7 +85,7 @@ func (c Screen) block(b *bytes.Buffer, rows [][]string) {
 		}
 		columns--
 	}
-	widths, under := widthsOf(cells, columns), c.Width > 0 && !c.holds(cells, columns)
+	widths, under := c.within(widthsOf(cells, columns)), c.Width > 0 && !c.holds(cells, columns)
 	for i, row := range cells {
 		var tones []string
 		if c.Color {
@@ -106,8 +107,20 @@ func widthsOf(rows [][]string, columns int) []int {
 	widths := make([]int, columns)
 	for _, row := range rows {
 		for i, cell := range row[:len(row)-1] {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], columnsOf(cell))
 		}
+	}
+	return widths
+}
+
+// within bounds the widest column so that no row is padded beyond the edge of the terminal. A longer name moves the rest
+// of its own row.
+func (c Screen) within(widths []int) []int {
+	last := len(widths) - 1
+	over := indentOf(widths[:last]) - columnGap - c.Width
+	if c.Width > 0 && over > 0 {
+		widest := slices.Index(widths, slices.Max(widths[:last]))
+		widths[widest] = max(widths[widest]-over, leastName)
 	}
 	return widths
 }
@@ -117,7 +130,7 @@ func (c Screen) holds(rows [][]string, columns int) bool {
 	longest := 0
 	for _, row := range rows {
 		if len(row) == columns {
-			longest = max(longest, utf8.RuneCountInString(row[columns-1]))
+			longest = max(longest, columnsOf(row[columns-1]))
 		}
 	}
 	return indentOf(widthsOf(rows, columns)[:columns-1])+min(longest, leastText) <= c.Width
@@ -143,7 +156,7 @@ func (c Screen) row(b *bytes.Buffer, row []string, widths []int, tones []string,
 	if under && row[0] == "" && len(words) < 2 { // a row such as do:, which explains the row above
 		word := strings.Join(words, "")
 		row = []string{strings.TrimRight(strings.Repeat(" ", below)+word, " "), row[len(row)-1]}
-		widths, tones, under = []int{max(below, utf8.RuneCountInString(row[0])+1) - columnGap}, nil, false
+		widths, tones, under = []int{max(below, columnsOf(row[0])+1) - columnGap}, nil, false
 	}
 	last, gap := len(row)-1, 0
 	for i, cell := range row[:last] {
@@ -151,7 +164,7 @@ func (c Screen) row(b *bytes.Buffer, row []string, widths []int, tones []string,
 			b.WriteString(strings.Repeat(" ", gap) + paint(i, cell))
 			gap = 0
 		}
-		gap += widths[i] - utf8.RuneCountInString(cell) + columnGap
+		gap = max(1, gap+widths[i]-columnsOf(cell)+columnGap)
 	}
 	indent := indentOf(widths[:last])
 	if under {
@@ -172,30 +185,25 @@ func (c Screen) row(b *bytes.Buffer, row []string, widths []int, tones []string,
 	b.WriteByte('\n')
 }
 
-// wrap breaks a text at spaces. A longer word is left whole, so that people can copy it.
+// wrap breaks a text at spaces, and between wide runes, whose scripts have no spaces. A longer word is left whole, so
+// that people can copy it.
 func wrap(text string, room int, narrow bool) (lines []string) {
-	runes := []rune(text)
-	for narrow && len(runes) > max(room, 1) {
-		space := func(from, to, step int) int {
-			for i := from; i != to; i += step {
-				if runes[i] == ' ' {
-					return i
-				}
+	for room = max(room, 1); narrow; {
+		at, used := 0, 0
+		for i, r := range text {
+			if used > room && at > 0 {
+				break
 			}
-			return -1
+			if i > 0 && (r == ' ' || isWide(r)) && (at == 0 || used <= room) {
+				at = i
+			}
+			used += columnsOfRune(r)
 		}
-		at := space(max(room, 1), 0, -1)
-		if at < 0 {
-			at = space(max(room, 1), len(runes), 1)
-		}
-		if at < 0 {
+		if used <= room || at == 0 {
 			break
 		}
-		lines = append(lines, strings.TrimRight(string(runes[:at]), " "))
-		for at < len(runes) && runes[at] == ' ' {
-			at++
-		}
-		runes = runes[at:]
+		lines = append(lines, strings.TrimRight(text[:at], " "))
+		text = strings.TrimLeft(text[at:], " ")
 	}
-	return append(lines, string(runes))
+	return append(lines, text)
 }

@@ -157,3 +157,39 @@ func TestStatesAndSeveritiesHaveColours(t *testing.T) {
 		}
 	}
 }
+
+// Chinese and Japanese names, and emoji, take two columns for each rune, and accents none.
+func TestWideRunesTakeTwoColumns(t *testing.T) {
+	t.Parallel()
+	rows := [][]string{
+		{"MESSAGE", "STATE", "LAST ERROR"},
+		{"订单/1001", "dead", "交换机不存在，请检查配置并重试，然后联系管理员"},
+		{"cafe\u0301/2", "dead", "NOT_FOUND \U0001F600"},
+	}
+	want := `MESSAGE     STATE   LAST ERROR
+订单/1001   dead    交换机不存在，请检查配置并重试，
+                    然后联系管理员
+café/2      dead    NOT_FOUND 😀
+`
+	want = strings.NewReplacer(`\u0301`, "\u0301", `\U0001F600`, "\U0001F600").Replace(want)
+	if got := string(Screen{Width: 52}.Table(rows)); got != want {
+		t.Errorf("the table is\n%s, want\n%s", got, want)
+	}
+	if rows := (Screen{Width: 10}).Rows("订单订单订单"); rows != 2 {
+		t.Errorf("twelve columns take %d rows of ten", rows)
+	}
+}
+
+// One long name moves its own row, and pads no other beyond the edge.
+func TestLongNamePadsNoOtherRow(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("long", 20)
+	table := string(Screen{Width: 40}.Table([][]string{
+		{"MESSAGE", "STATE", "LAST ERROR"}, {long, "abandoned", "away"}, {"orders/1", "dead", "away"},
+	}))
+	want := "MESSAGE                        STATE\n    LAST ERROR\n" + long + " abandoned\n    away\n" +
+		"orders/1                       dead\n    away\n"
+	if table != want {
+		t.Errorf("the table is\n%s, want\n%s", table, want)
+	}
+}
