@@ -16,8 +16,15 @@ import (
 const squeezed = `([...document.querySelectorAll("td, th")].find(
 	(cell) => cell.innerText.length > 60 && cell.clientWidth > 0 && cell.clientWidth < 120) || {innerText: ""}).innerText`
 
-// TestScreenshots demands that no page is wider than its screen, or squeezes a text, and takes the pictures that the
-// page of the console shows.
+// broken is a name of one word on two lines.
+const broken = `([...document.querySelectorAll("tbody th a")].find((name) => /^\w+$/.test(name.innerText) &&
+	name.getBoundingClientRect().height > 40) || {innerText: ""}).innerText`
+
+// wraps says that the header has several lines.
+const wraps = `document.querySelector("header").clientHeight > 80`
+
+// TestScreenshots demands that no page is wider than its screen, squeezes a text or breaks a name, and takes the
+// pictures that the page of the console shows.
 func TestScreenshots(t *testing.T) {
 	page, err := os.ReadFile("../../docs/run/console.md")
 	if err != nil {
@@ -42,6 +49,7 @@ func TestScreenshots(t *testing.T) {
 				"retry":    {bad, "/change?action=retry&all=1&state=dead&exchange=invoices&error=no+exchange"},
 				"charts":   {day, "/?range=1d"},
 				"letters":  {day, "/letters?queue=payments"},
+				"queues":   {day, "/letters"},
 				"problems": {day, "/problems"},
 			} {
 				at.Do(chromedp.EmulateViewport(screen.width, screen.height))
@@ -53,6 +61,12 @@ func TestScreenshots(t *testing.T) {
 				}
 				if text := browser.Eval[string](at.Tab, squeezed); text != "" {
 					t.Errorf("%s squeezes %q into a narrow column", name, text)
+				}
+				if text := browser.Eval[string](at.Tab, broken); text != "" {
+					t.Errorf("%s breaks the name %q", name, text)
+				}
+				if screen.width >= 1280 && browser.Eval[bool](at.Tab, wraps) {
+					t.Errorf("the header of %s has two lines", name)
 				}
 				if *shots != "" && strings.Contains(string(page), name) {
 					take(at.Tab, name)
