@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/msghandler/msghandler/internal/app/brokers"
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/files"
@@ -40,7 +41,7 @@ func (a *App) follow(key, atStart string, read func() (string, error)) func() st
 		},
 		Make: func(value string) (string, error) { return value, nil },
 		Reloaded: func() {
-			a.logger.Info("a file with a secret has changed: its value is used from now on", "key", key+"_file")
+			a.logger.Info(changedSecret(key), "key", key+"_file")
 		},
 		Failed: func(err error) {
 			a.logger.Warn("a changed file with a secret is unusable; the value read before stays in use; correct the file",
@@ -48,6 +49,15 @@ func (a *App) follow(key, atStart string, read func() (string, error)) func() st
 		},
 	})
 	return watched.Current
+}
+
+// changedSecret says what follows from a changed file. A move of Redis may be refused.
+func changedSecret(key string) string {
+	if key == cause.Redis.Key {
+		return "a file with a secret has changed: new connections to the same Redis use its value from now on; " +
+			"further lines tell of a move to another Redis"
+	}
+	return "a file with a secret has changed: its value is used from now on"
 }
 
 // redisAddress returns the address of now, with users and passwords for the next connection to Redis or a Sentinel. A
