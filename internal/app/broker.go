@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/app/brokers"
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/expiry"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
@@ -42,7 +43,7 @@ func (a *App) openBrokers() (opened []openBroker, err error) {
 			a.metrics.Duplicates(b.name, d.Duplicates)
 		}
 		a.metrics.Queue(queueOf("publish", b.name), b.InFlight)
-		a.checks.set(checkOfBroker(b.name), func(context.Context) error { return b.Ready() })
+		a.checks.set(cause.BrokerSubject(b.name), func(context.Context) error { return b.Ready() })
 		opened = append(opened, b)
 	}
 	return opened, nil
@@ -75,14 +76,6 @@ func queueOf(queue, broker string) string {
 		return queue
 	}
 	return queue + "/" + broker
-}
-
-// checkOfBroker names the check of a broker.
-func checkOfBroker(name string) string {
-	if name == "" {
-		return checkRabbitMQ
-	}
-	return "broker " + name
 }
 
 // brokerStats tells how the brokers do.

@@ -29,7 +29,7 @@ var required = []string{checkRedis, checkSettings, checkWrites, checkAPI}
 func (a *App) degrading() []string {
 	names := []string{checkRabbitMQ}
 	for _, name := range a.settings.BrokerNames() {
-		names = append(names, checkOfBroker(name))
+		names = append(names, cause.BrokerSubject(name))
 	}
 	for _, name := range a.settings.OutboxNames() {
 		names = append(names, checkOfOutbox(name))

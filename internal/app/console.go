@@ -41,7 +41,6 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 
 		HideBodies:   !a.settings.HTTP.Bodies,
 		Findings:     a.findings,
-		Slow:         a.slow.subjects,
 		Since:        a.peers.Since,
 		Coordinators: a.fleetStats,
 		Charts:       a.keptCharts(),

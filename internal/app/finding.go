@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/peers"
 	"github.com/msghandler/msghandler/internal/server"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
@@ -41,11 +42,17 @@ func findingOf(p peers.Problem) *adminv1.Finding {
 	return &adminv1.Finding{
 		Name: p.Name, Severity: adminv1.Severity(p.Severity), //nolint:gosec // severities are few
 		What: p.What, Why: p.Why, Remedy: p.Remedy, StartTime: server.Moment(p.Since), EndTime: server.Moment(p.Until),
-		Coordinators: p.Coordinators, Count: p.Count, StartCount: p.First,
+		Coordinators: p.Coordinators, Count: p.Count, StartCount: p.First, Subject: p.Subject,
 	}
 }
 
-// presentOf are problems that last, for the API. Where several coordinators run, each says which of them has it.
+// foldable is what says whether a problem follows another.
+func foldable(p peers.Problem) cause.Problem {
+	return cause.Problem{Name: p.Name, Subject: p.Subject, Since: p.Since, Until: p.Until}
+}
+
+// presentOf are problems that last, for the API, with the consequences of each behind it. Where several coordinators
+// run, each says which of them has it.
 func (a *App) presentOf(all []peers.Problem, now time.Time) []*adminv1.Finding {
 	running := 0
 	for _, c := range a.peers.Coordinators(now) {
@@ -53,10 +60,21 @@ func (a *App) presentOf(all []peers.Problem, now time.Time) []*adminv1.Finding {
 			running++
 		}
 	}
-	present := make([]*adminv1.Finding, len(all))
-	for i, p := range all {
-		p.What, p.Until = a.located(p, running), time.Time{}
-		present[i] = findingOf(p)
+	var present []*adminv1.Finding
+	add := func(p peers.Problem, follows string) {
+		p.What = a.located(p, running)
+		f := findingOf(p)
+		f.Follows = follows
+		present = append(present, f)
+	}
+	for i := range all {
+		all[i].Until = time.Time{}
+	}
+	for _, f := range cause.Fold(all, foldable) {
+		add(f.Root, "")
+		for _, consequence := range f.Consequences {
+			add(consequence, f.Root.Name)
+		}
 	}
 	return present
 }
@@ -80,8 +98,15 @@ func (a *App) pastProblems(
 	ctx context.Context, store peers.Store, since, until time.Time,
 ) (all []*adminv1.Finding, err error) {
 	problems, err := a.peers.History(ctx, store, since, until)
-	for _, p := range problems {
-		all = append(all, findingOf(p))
+	folded := make([]cause.Problem, len(problems))
+	for i, p := range problems {
+		folded[i] = foldable(p)
+	}
+	for i, root := range cause.Roots(folded) {
+		all = append(all, findingOf(problems[i]))
+		if root != i {
+			all[i].Follows = problems[root].Name
+		}
 	}
 	return all, err
 }

@@ -64,7 +64,7 @@ func (a *App) failingChecks(ctx context.Context) (f findings) {
 			continue
 		}
 		f.add(trouble, check.Cause.Name, fmt.Sprintf("the check %q fails: %s", check.Name, check.Error),
-			check.Cause.Why, check.Cause.Remedy)
+			check.Cause.Why, check.Cause.Remedy).Subject = check.Name
 	}
 	return f
 }
@@ -96,15 +96,16 @@ func (a *App) downPeers(now time.Time) (f findings) {
 	for _, p := range sums.Producers() {
 		if p.Down(now) {
 			of := cause.OfCall(p.Failure)
-			f.add(trouble, of.Name, fmt.Sprintf("producer %s cannot be reached: %s", p.Name, p.Failure), of.Why,
-				of.Remedy).Count = 1
+			down := f.add(trouble, of.Name, fmt.Sprintf("producer %s cannot be reached: %s", p.Name, p.Failure), of.Why,
+				of.Remedy)
+			down.Subject, down.Count = p.Name, 1
 		}
 	}
 	for _, e := range sums.Exchanges() {
 		of := cause.OfRefusal(e.Failure, e.Name, "")
 		if e.Down(now) && of.Name != cause.MessageUnsent.Name { // the check of the broker tells of unsent messages
 			f.add(trouble, of.Name, fmt.Sprintf("exchange %q does not take messages: %s", e.Name, e.Failure), of.Why,
-				of.Remedy)
+				of.Remedy).Subject = cause.BrokerSubject(e.Broker)
 		}
 	}
 	return f.derived()
@@ -187,10 +188,10 @@ func (f *findings) queues(settings config.Events, queues *queueDepths) {
 	}
 	for _, queue := range settings.DeadLetterQueues {
 		if n := queues.depths[queue]; n > 0 {
-			f.add(warning, "queue-dead-letters", fmt.Sprintf("dead letters in queue %s: %d", queue, n),
+			p := f.add(warning, "queue-dead-letters", fmt.Sprintf("dead letters in queue %s: %d", queue, n),
 				"their consumers gave up, and they are not handled",
-				"msghandler dlq list --queue "+queue+" shows why; fix the consumer, then msghandler dlq replay").
-				Count = int64(n)
+				"msghandler dlq list --queue "+queue+" shows why; fix the consumer, then msghandler dlq replay")
+			p.Subject, p.Count = queue, int64(n)
 		}
 	}
 	for _, queue := range settings.Queues {
@@ -206,7 +207,7 @@ func (f *findings) queues(settings config.Events, queues *queueDepths) {
 		if _, there := queues.depths[queue]; !there {
 			f.add(warning, "queue-missing", fmt.Sprintf("the watched queue %s does not exist", queue),
 				"no alert reports its backlog",
-				"check its name in events.queues or events.dead_letter_queues, and the virtual host of amqp.url")
+				"check its name in events.queues or events.dead_letter_queues, and the virtual host of amqp.url").Subject = queue
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
@@ -91,7 +92,8 @@ func (f *findings) letters(states []*adminv1.DeadLetterQueue, reported []string)
 		if q.GetProblem() != "" {
 			f.add(warning, "letters-unread", fmt.Sprintf("the dead letters of %s (queue %s, broker %s) cannot be counted: %s",
 				q.GetName(), q.GetQueue(), on, q.GetProblem()), "no metric and no alert reports its dead letters",
-				"check dead_letters."+q.GetName()+", the name of the queue, and the rights of the broker's user")
+				"check dead_letters."+q.GetName()+", the name of the queue, and the rights of the broker's user").
+				Subject = cause.BrokerSubject(q.GetBroker())
 		}
 		if q.GetCount().GetValue() == 0 {
 			continue

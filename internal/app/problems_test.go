@@ -68,7 +68,9 @@ func TestTroubleOfOneIsSeenElsewhere(t *testing.T) {
 	t.Parallel()
 	redis, broker := servers.Redis(t), newBreakable(t)
 	well := startAs(t, redis, "v1", nil)
-	cutOff := startAs(t, redis, "v1", map[string]string{"amqp.url": broker.url()})
+	cutOff := startAs(t, redis, "v1", map[string]string{
+		"amqp.url": broker.url(), "dead_letters.returns.queue": "returns.dead",
+	})
 	began := time.Now()
 	must.Succeed(t, broker.broker.Close())
 	var f *adminv1.Finding
@@ -81,10 +83,19 @@ func TestTroubleOfOneIsSeenElsewhere(t *testing.T) {
 		f.GetStartTime().AsTime().Before(began.Add(-time.Second)) || f.GetStartTime().AsTime().After(time.Now()) {
 		t.Errorf("found is %v", f)
 	}
+	servers.Eventually(t, 30*time.Second, "what follows names the trouble", func() bool {
+		return well.finding(t, "letters-unread").GetFollows() == "rabbitmq-away"
+	})
+	if f.GetSubject() != "rabbitmq" || f.GetFollows() != "" {
+		t.Errorf("the trouble is of %q, and follows %q", f.GetSubject(), f.GetFollows())
+	}
 	if page := well.get(t, "/"); !strings.Contains(page, "coordinator "+cutOff.Instance()+": the check") {
 		t.Errorf("the page is\n%s", page)
 	}
 	if all := well.past(t, "rabbitmq-away"); len(all) != 1 || all[0].GetEndTime() != nil {
+		t.Errorf("listed are %v", all)
+	}
+	if all := well.past(t, "letters-unread"); len(all) != 1 || all[0].GetFollows() != "rabbitmq-away" {
 		t.Errorf("listed are %v", all)
 	}
 	broker.open()

@@ -49,24 +49,18 @@ func (a *App) watchSlowness() error {
 	})
 }
 
-// subjects are what is slow, by findings: names of checks and of producers, as other problems have them in the metrics.
-func (s *slow) subjects() map[string][]string {
-	all := map[string][]string{}
-	for _, one := range s.watch.All() {
-		subject := one.Name
-		switch one.Kind {
-		case slowness.Starved:
-			subject = "process"
-		case slowness.Redis:
-			subject = checkRedis
-		case slowness.Broker:
-			subject = checkOfBroker(one.Name)
-		case slowness.Unknown, slowness.Errors, slowness.Runaway:
-		}
-		finding := slowCauses[one.Kind].Name
-		all[finding] = append(all[finding], subject)
+// subjectOf is the part that is slow.
+func subjectOf(one slowness.Slow) string {
+	switch one.Kind {
+	case slowness.Starved:
+		return "process"
+	case slowness.Redis:
+		return checkRedis
+	case slowness.Broker:
+		return cause.BrokerSubject(one.Name)
+	case slowness.Unknown, slowness.Errors, slowness.Runaway:
 	}
-	return all
+	return one.Name
 }
 
 // measured is what the coordinator has measured up to now.
@@ -110,7 +104,8 @@ func (f *findings) slow(all []slowness.Slow, producers bool) {
 		if producers {
 			is = is.About(cause.Part{Name: s.Name})
 		}
-		f.add(warning, is.Name, what, is.Why, is.Remedy).Since = s.Since
+		p := f.add(warning, is.Name, what, is.Why, is.Remedy)
+		p.Subject, p.Since = subjectOf(s), s.Since
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/msghandler/msghandler/test/must"
 )
@@ -30,7 +31,7 @@ func TestConsequencesFollowTheirCause(t *testing.T) {
 		{"rabbitmq-alarm", "redis-disk", false},
 		{"redis-disk", "redis-disk", false},
 	} {
-		if got := Follows(c.name, c.of); got != c.want {
+		if got := isConsequence(c.name, c.of); got != c.want {
 			t.Errorf("%s follows %s: %t", c.name, c.of, got)
 		}
 	}
@@ -46,7 +47,7 @@ func TestConsequencesFollowTheirCause(t *testing.T) {
 	var rooted func(name string, steps int) bool
 	rooted = func(name string, steps int) bool {
 		return !slices.ContainsFunc(names, func(of string) bool {
-			return Follows(name, of) && (steps == 0 || !rooted(of, steps-1))
+			return isConsequence(name, of) && (steps == 0 || !rooted(of, steps-1))
 		})
 	}
 	for _, name := range names {
@@ -55,6 +56,34 @@ func TestConsequencesFollowTheirCause(t *testing.T) {
 		}
 		if !rooted(name, 3) {
 			t.Errorf("%s follows itself, or too many others", name)
+		}
+	}
+}
+
+// Problems of one name are told apart by the broker, and by their times in the record of a week.
+func TestConsequencesHaveBrokerAndTime(t *testing.T) {
+	t.Parallel()
+	at := func(minute int) time.Time { return time.Date(2026, 11, 29, 2, minute, 0, 0, time.UTC) }
+	alarm := Problem{Name: "rabbitmq-alarm", Subject: BrokerSubject("eu"), Since: at(20), Until: at(30)}
+	for name, c := range map[string]struct {
+		with func(p *Problem)
+		want bool
+	}{
+		"same broker":       {func(*Problem) {}, true},
+		"another broker":    {func(p *Problem) { p.Subject = BrokerSubject("") }, false},
+		"unknown broker":    {func(p *Problem) { p.Subject = "" }, true},
+		"another part":      {func(p *Problem) { p.Subject = "orders" }, true},
+		"unknown times":     {func(p *Problem) { p.Since, p.Until = time.Time{}, time.Time{} }, true},
+		"lasts":             {func(p *Problem) { p.Until = time.Time{} }, true},
+		"began before":      {func(p *Problem) { p.Since = at(6) }, true},
+		"began long before": {func(p *Problem) { p.Since = at(4) }, false},
+		"ended before":      {func(p *Problem) { p.Since, p.Until = at(15), at(19) }, false},
+		"began after":       {func(p *Problem) { p.Since, p.Until = at(32), at(33) }, false},
+	} {
+		p := Problem{Name: "rabbitmq-away", Subject: BrokerSubject("eu"), Since: at(21), Until: at(31)}
+		c.with(&p)
+		if got := Roots([]Problem{p, alarm})[0] == 1; got != c.want {
+			t.Errorf("%s: follows is %t", name, got)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/connlimit"
+	"github.com/msghandler/msghandler/internal/operate"
 )
 
 type doctorCommand struct {
@@ -103,8 +104,11 @@ type finding struct {
 	Why      string `json:"why,omitempty"`
 	Remedy   string `json:"remedy,omitempty"`
 	Page     string `json:"page,omitempty"`
-	Follows  string `json:"follows,omitempty"`
-	// The rest is of the findings of coordinators: since when, until when, where, and the figure now and at the start.
+	// Follows is the name of the finding behind this one, which needs no action of its own.
+	Follows string `json:"follows,omitempty"`
+	// The rest is of the findings of coordinators: about what, since when, until when, where, and the figure now and at
+	// the start.
+	Subject      string     `json:"subject,omitempty"`
 	StartedAt    *time.Time `json:"started_at,omitempty"`
 	EndedAt      *time.Time `json:"ended_at,omitempty"`
 	Coordinators []string   `json:"coordinators,omitempty"`
@@ -136,7 +140,7 @@ func findingsOf(found []doctor.Finding) []finding {
 	for i, f := range found {
 		all[i] = finding{
 			Area: f.Area, Check: f.Check, Name: f.Name, Severity: f.Severity.String(), What: f.What, Why: f.Why,
-			Remedy: f.Remedy, Page: pageOf(f), Follows: f.Follows,
+			Remedy: f.Remedy, Page: pageOf(f), Follows: f.Follows, Subject: f.Subject,
 		}
 	}
 	return all
@@ -147,7 +151,7 @@ func rowsOf(found []doctor.Finding) (rows [][]string) {
 		rows = append(rows, []string{strings.ToUpper(f.Severity.String()), f.Area, f.What})
 		switch {
 		case f.Follows != "":
-			rows = append(rows, []string{"", "", "do:   nothing; it follows " + f.Follows + ", and ends with it"},
+			rows = append(rows, []string{"", "", "do:   " + operate.NothingOf(f.Follows)},
 				[]string{"", "", "name: " + f.Name})
 		case f.Severity != doctor.OK:
 			rows = append(rows, []string{"", "", "why:  " + f.Why}, []string{"", "", "do:   " + f.Remedy},

@@ -141,6 +141,7 @@ func wholeCoordinator(t *testing.T) *coordinator {
 	c.findings = []*adminv1.Finding{{
 		Name: "a", Severity: adminv1.Severity_SEVERITY_WARNING, What: "b", Why: "c", Remedy: "d",
 		StartTime: now, EndTime: now, Coordinators: []string{"a-1"}, Count: 2, StartCount: 1,
+		Subject: "rabbitmq", Follows: "e",
 	}}
 	c.fleet = []*adminv1.Coordinator{{Instance: "a-1", ConfigHash: "abc", StartTime: now, LastSeenTime: now}}
 	c.brokers = []*adminv1.BrokerStats{{Name: "events", Kind: "nats", Problem: "away"}}

@@ -80,8 +80,8 @@ func problemRows(all []*adminv1.Finding, now time.Time) [][]string {
 			clock(f.GetStartTime()), cmp.Or(lasted, "-"),
 			strings.ToUpper(cmp.Or(severityName(f.GetSeverity()), "-")), f.GetName(), f.GetWhat() + where,
 		})
-		if f.GetRemedy() != "" {
-			rows = append(rows, []string{"", "", "", "do:", f.GetRemedy()})
+		if remedy := operate.Remedy(f); remedy != "" {
+			rows = append(rows, []string{"", "", "", "do:", remedy})
 		}
 	}
 	return rows

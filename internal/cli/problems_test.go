@@ -24,7 +24,7 @@ func TestProblemsHaveStartEndAndPlace(t *testing.T) {
 		{Name: "coordinator-started", What: "coordinator c1 started", StartTime: stamp(0), EndTime: stamp(0)},
 		{
 			Name: "rabbitmq-away", Severity: adminv1.Severity_SEVERITY_TROUBLE, What: "refused", Remedy: "start it",
-			StartTime: stamp(0), EndTime: stamp(12 * time.Second), Coordinators: []string{"c2"},
+			StartTime: stamp(0), EndTime: stamp(12 * time.Second), Coordinators: []string{"c2"}, Follows: "rabbitmq-alarm",
 		},
 	}
 	got := run(nil, "problems", "--since=9h", "--until=2h", "--limit=7", "--server="+c.addr)
@@ -34,7 +34,7 @@ func TestProblemsHaveStartEndAndPlace(t *testing.T) {
 	got.want(t, 0, "2026-11-29 02:10:00   -                               -          coordinator-started   ", "")
 	got.want(t, 0,
 		"2026-11-29 02:10:00   12 s                            TROUBLE    rabbitmq-away         refused (c2)\n", "")
-	got.want(t, 0, "do:                   start it\n", "")
+	got.want(t, 0, "do:                   nothing; it follows rabbitmq-alarm, and ends with it\n", "")
 	if asked := c.asked(); asked != "problems 7 from 9h0m0s to 2h0m0s" {
 		t.Errorf("asked for %s", asked)
 	}

@@ -43,8 +43,6 @@ type Config struct {
 	Admin func(by string) pages.Admin
 	// Findings lists problems for operators beside the checks, the worst first. Default: none.
 	Findings func() []*adminv1.Finding
-	// Slow lists findings about what is slow, by their subjects, for metrics. Default: none.
-	Slow func() map[string][]string
 	// Since is when the present problem of a name and a remedy began; zero: unknown. Default: always unknown.
 	Since func(name, remedy string) time.Time
 	// Hosts are names under which the console is served, beside localhost and IP addresses.

@@ -100,9 +100,9 @@ func TestMetricsNameFindings(t *testing.T) {
 				{Name: "config-refused", Coordinators: []string{"c2", "c1"}},
 				{Name: "coordinators-versions"},
 				{Name: "redis-full", Coordinators: []string{"c2"}},
+				{Name: "producer-runaway", Subject: "stock"},
 			}
 		}
-		c.Slow = func() map[string][]string { return map[string][]string{"producer-runaway": {"stock"}} }
 		c.Checks[0].Part, c.Checks[1].Part = cause.Redis, cause.Part{System: "rabbitmq"}
 	})
 	r.metrics.Paused("orders", true)

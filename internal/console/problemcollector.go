@@ -46,14 +46,7 @@ func (p problemCollector) current(ctx context.Context) map[labelledProblem]bool 
 			// What other coordinators alone see is in their metrics.
 			where := f.GetCoordinators()
 			if len(where) == 0 || slices.Contains(where, p.console.config.Instance) {
-				all[labelledProblem{f.GetName(), ""}] = true
-			}
-		}
-	}
-	if p.console.config.Slow != nil {
-		for finding, subjects := range p.console.config.Slow() {
-			for _, subject := range subjects {
-				all[labelledProblem{finding, subject}] = true
+				all[labelledProblem{f.GetName(), f.GetSubject()}] = true
 			}
 		}
 	}

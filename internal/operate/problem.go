@@ -41,3 +41,14 @@ func Growth(f *adminv1.Finding) string {
 		return fmt.Sprintf("steady at %d", now)
 	}
 }
+
+// Remedy is what to do about a problem; a consequence of another needs nothing of its own.
+func Remedy(f *adminv1.Finding) string {
+	if f.GetFollows() == "" {
+		return f.GetRemedy()
+	}
+	return NothingOf(f.GetFollows())
+}
+
+// NothingOf says that there is nothing to do about the consequence of a problem.
+func NothingOf(problem string) string { return "nothing; it follows " + problem + ", and ends with it" }

@@ -47,8 +47,9 @@ type Problem struct {
 	// 0: the problem has no figure.
 	Count int64 `json:"count,omitempty"`
 	First int64 `json:"first,omitempty"`
-	// Subject is what the figure is about, such as a queue, where one cause may have several.
-	Subject string `json:"-"`
+	// Subject is the part that the problem is about, as in the metric msghandler_problem: a check, a producer or a queue.
+	// Empty: no part, or several.
+	Subject string `json:"subject,omitempty"`
 	// Coordinators are the instances with the problem.
 	Coordinators []string `json:"coordinators,omitempty"`
 	// Derived says that every coordinator finds the problem without a report.
@@ -91,11 +92,19 @@ func (p *Problem) join(other Problem) {
 	if !p.lasts() && (other.lasts() || other.Until.After(p.Until)) {
 		p.Until, p.Count = other.Until, other.Count
 	}
+	p.joinSubject(other)
 	p.Severity = max(p.Severity, other.Severity)
 	for _, instance := range other.Coordinators {
 		if !slices.Contains(p.Coordinators, instance) {
 			p.Coordinators = append(p.Coordinators, instance)
 		}
+	}
+}
+
+// joinSubject forgets the subject of a problem that has several.
+func (p *Problem) joinSubject(other Problem) {
+	if p.Subject != other.Subject {
+		p.Subject = ""
 	}
 }
 

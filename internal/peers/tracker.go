@@ -223,6 +223,7 @@ func foldOwn(all []Problem) (folded []Problem) {
 		}
 		counts[p.key()]++
 		first := &folded[at]
+		first.joinSubject(p)
 		first.Severity = max(first.Severity, p.Severity)
 		first.Count += p.Count
 		if !first.Since.IsZero() && p.Since.Before(first.Since) {

@@ -50,6 +50,8 @@ type Finding struct {
 	Severity Severity
 	// The observation, its consequence and the action. A healthy part has only the observation.
 	What, Why, Remedy string
+	// Subject is the part that a finding of a coordinator is about; empty: that of Area, or none.
+	Subject string
 	// Follows is the name of the finding behind this one, which is its consequence and ends with it; empty: none.
 	Follows string
 	// Check is the check of Verify that made the finding, such as final, and stays the same; empty for Examine.

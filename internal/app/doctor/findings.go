@@ -1,8 +1,8 @@
 package doctor
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/cause"
@@ -23,42 +23,37 @@ func (r *report) findings(all []*adminv1.Finding, now time.Time) {
 			what += " (for " + lasting + ")"
 		}
 		tell(f.GetName(), what, f.GetWhy(), f.GetRemedy())
+		r.all[len(r.all)-1].Subject = f.GetSubject()
 	}
 }
 
 // withoutRepeats drops findings of the coordinator that the doctor has made itself: both look at the memory of Redis.
-// The certificates of the coordinator may be others than those that the doctor sees.
+// The certificates and the brokers of the coordinator may be others than those that the doctor sees.
 func withoutRepeats(all []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(all), func(f Finding) bool {
 		return f.Area == areaCoordinator && f.Name != "" && slices.ContainsFunc(all, func(own Finding) bool {
-			return own.Area != areaCoordinator && own.Name == f.Name && (own.Area != areaCertificates || own.What == f.What)
+			same := own.Area != areaCertificates || own.What == f.What
+			return own.Area != areaCoordinator && own.Name == f.Name && same && !own.problem().OtherBroker(f.problem())
 		})
 	})
 }
 
 // folded puts each finding that is a consequence of another behind that one.
 func folded(found []Finding) (all []Finding) {
-	follows := func(f, of int) bool { return found[f].follows(found[of]) }
-	roots := cause.Roots(len(found), follows)
-	for i, f := range found {
-		if roots[i] != i {
-			continue
-		}
-		all = append(all, f)
-		for j, consequence := range found {
-			if j != i && roots[j] == i {
-				consequence.Follows = f.Name
-				all = append(all, consequence)
-			}
+	for _, f := range cause.Fold(found, Finding.problem) {
+		all = append(all, f.Root)
+		for _, consequence := range f.Consequences {
+			consequence.Follows = f.Root.Name
+			all = append(all, consequence)
 		}
 	}
 	return all
 }
 
-// follows says whether the finding is a consequence of another: of the same broker, where both are about a broker.
-func (f Finding) follows(of Finding) bool {
-	another := isBroker(f.Area) && isBroker(of.Area) && f.Area != of.Area
-	return f.Severity > Note && of.Severity > Note && cause.Follows(f.Name, of.Name) && !another
+// problem is what says whether the finding follows another. Notes follow nothing, and nothing follows them.
+func (f Finding) problem() cause.Problem {
+	if f.Severity <= Note {
+		return cause.Problem{}
+	}
+	return cause.Problem{Name: f.Name, Subject: cmp.Or(f.Subject, f.Area)}
 }
-
-func isBroker(area string) bool { return area == areaBroker || strings.HasPrefix(area, areaOfBroker) }

@@ -19,12 +19,10 @@ import (
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
-const (
-	areaRedis  = "redis"
-	areaBroker = "rabbitmq"
-	// areaOfBroker begins the areas of brokers.NAME.
-	areaOfBroker = "broker "
-)
+const areaRedis = "redis"
+
+// areaBroker is the area of the default broker.
+var areaBroker = cause.BrokerSubject("")
 
 func examineRedis(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaRedis}
@@ -67,7 +65,7 @@ func examineBroker(ctx context.Context, e Examination) []Finding {
 func examineBrokers(ctx context.Context, e Examination) (all []Finding) {
 	for _, name := range e.Settings.BrokerNames() {
 		b := e.Settings.Brokers[name]
-		r := report{area: areaOfBroker + name, handshakes: e.handshakes("brokers." + name + ".url")}
+		r := report{area: cause.BrokerSubject(name), handshakes: e.handshakes("brokers." + name + ".url")}
 		part := cause.Part{System: brokers.System(b.URL), Name: name, Key: "brokers." + name + ".url"}
 		if part.System == areaBroker {
 			all = append(all, r.rabbitMQ(ctx, part, b.URL, b.DeadLetterExchange, "brokers."+name+".dead_letter_exchange")...)

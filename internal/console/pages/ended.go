@@ -23,6 +23,8 @@ type endedData struct {
 // endedProblem is a problem that lasts or has ended, or an event.
 type endedProblem struct {
 	*adminv1.Finding
+	// Do is the remedy.
+	Do string
 	// Lasted says for how long, and how the figure has changed; empty for an event.
 	Lasted string
 	// Page explains the problem.
@@ -75,7 +77,9 @@ func (p *Pages) fillEnded(r *http.Request, data *endedData, now time.Time) error
 	}
 	data.More = response.GetMore()
 	for _, f := range response.GetProblems() {
-		data.Problems = append(data.Problems, endedProblem{f, operate.Lasting(f, now), cause.Page(f.GetName())})
+		data.Problems = append(data.Problems, endedProblem{
+			f, operate.Remedy(f), operate.Lasting(f, now), cause.Page(f.GetName()),
+		})
 	}
 	return nil
 }

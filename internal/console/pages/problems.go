@@ -30,8 +30,8 @@ type problem struct {
 	Growth string
 	advice
 
-	// broker is the check of the broker that the problem is about; empty: no broker, or unknown.
-	broker string
+	// subject is the check that the problem is about; empty: none, or unknown.
+	subject string
 	// began is when the problem began at the earliest; zero: unknown.
 	began time.Time
 
@@ -51,7 +51,7 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 	d.findChecks()
 	for _, f := range d.Findings {
 		d.add(problem{
-			Bad: f.GetSeverity() == adminv1.Severity_SEVERITY_TROUBLE, Text: f.GetWhat(),
+			Bad: f.GetSeverity() == adminv1.Severity_SEVERITY_TROUBLE, Text: f.GetWhat(), subject: f.GetSubject(),
 			advice: ofFinding(f.GetName(), f.GetWhy(), f.GetRemedy()),
 		})
 	}
@@ -103,39 +103,23 @@ func (d *overviewData) add(p problem) {
 // fold lets each problem that is a consequence of another join that one, and counts those that are alike.
 func (d *overviewData) fold() {
 	var roots []problem
-	joined := map[int][]problem{}
-	place := map[int]int{}
-	follows := func(p, of int) bool { return d.Problems[p].follows(d.Problems[of]) }
-	for i, root := range cause.Roots(len(d.Problems), follows) {
-		p := d.Problems[i]
-		if root != i {
-			joined[root] = append(joined[root], p)
-			continue
-		}
-		place[i] = len(roots)
-		roots = append(roots, p)
-	}
-	for root, all := range joined {
-		first := &roots[place[root]]
-		for _, p := range all {
+	for _, folded := range cause.Fold(d.Problems, problem.folded) {
+		first := folded.Root
+		for _, p := range folded.Consequences {
 			first.Also = append(append(first.Also, p.Text), p.Also...)
 			first.Bad = first.Bad || p.Bad
 		}
-	}
-	for i := range roots {
-		if p := &roots[i]; p.alike > 0 {
-			p.Text = count(int64(p.alike+1)) + " " + p.many + p.one
+		if first.alike > 0 {
+			first.Text = count(int64(first.alike+1)) + " " + first.many + first.one
 		}
+		roots = append(roots, first)
 	}
 	d.Problems = roots
 }
 
-// follows says whether the problem is a consequence of another one: of the same broker, where both are about a broker,
-// and not older than the other.
-func (p problem) follows(of problem) bool {
-	another := p.broker != "" && of.broker != "" && p.broker != of.broker
-	earlier := !p.began.IsZero() && p.began.Before(of.began.Add(-latePending))
-	return cause.Follows(p.Name, of.Name) && !another && !earlier
+// folded is what says whether the problem follows another.
+func (p problem) folded() cause.Problem {
+	return cause.Problem{Name: p.Name, Subject: p.subject, Since: p.began}
 }
 
 // failing is a problem with an error, of which the cause is shown first.
@@ -156,9 +140,7 @@ func (d *overviewData) findChecks() {
 	for _, c := range d.Checks {
 		if !c.OK {
 			of := failing(c.Name, c.Error, "#checks", ofCause(*cmp.Or(c.Cause, &cause.Degraded)))
-			if c.Name == checkOf("") || strings.HasPrefix(c.Name, brokerCheck) {
-				of.broker = c.Name
-			}
+			of.subject = c.Name
 			d.add(of)
 		}
 		if c.Note != "" {
@@ -166,17 +148,6 @@ func (d *overviewData) findChecks() {
 		}
 	}
 }
-
-// checkOf names the check of a broker.
-func checkOf(broker string) string {
-	if broker == "" {
-		return "rabbitmq"
-	}
-	return brokerCheck + broker
-}
-
-// brokerCheck is how the names of the checks of brokers.NAME begin.
-const brokerCheck = "broker "
 
 // fails says whether a check fails.
 func (d *overviewData) fails(check string) bool {
@@ -196,10 +167,10 @@ func (d *overviewData) findPeers() {
 	}
 	for _, e := range d.Exchanges {
 		of := cause.OfRefusal(e.Failure, e.Name, "")
-		told := of.Name == cause.MessageUnsent.Name && d.fails(checkOf(e.Broker))
+		told := of.Name == cause.MessageUnsent.Name && d.fails(cause.BrokerSubject(e.Broker))
 		if e.Down && !told {
 			p := failing(e.described()+" does not take messages", e.Failure, "#exchanges", ofCause(of))
-			p.broker = checkOf(e.Broker)
+			p.subject = cause.BrokerSubject(e.Broker)
 			d.add(p)
 		}
 	}

@@ -2593,8 +2593,14 @@ type Finding struct {
 	// The instances of the coordinators that have it, or had it.
 	Coordinators []string `protobuf:"bytes,8,rep,name=coordinators,proto3" json:"coordinators,omitempty"`
 	// Its figure, such as the number of dead letters, now or at its end, and the figure when it began. 0: it has no figure.
-	Count         int64 `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"`
-	StartCount    int64 `protobuf:"varint,10,opt,name=start_count,json=startCount,proto3" json:"start_count,omitempty"`
+	Count      int64 `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"`
+	StartCount int64 `protobuf:"varint,10,opt,name=start_count,json=startCount,proto3" json:"start_count,omitempty"`
+	// The part that it is about: a check of /readyz such as rabbitmq or broker events, a producer or a queue. Empty: no part,
+	// or several.
+	Subject string `protobuf:"bytes,11,opt,name=subject,proto3" json:"subject,omitempty"`
+	// The name of the problem behind it, which ends it: it needs no action of its own. In GetStats that problem stands
+	// before it. Empty: it follows no other.
+	Follows       string `protobuf:"bytes,12,opt,name=follows,proto3" json:"follows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2697,6 +2703,20 @@ func (x *Finding) GetStartCount() int64 {
 		return x.StartCount
 	}
 	return 0
+}
+
+func (x *Finding) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *Finding) GetFollows() string {
+	if x != nil {
+		return x.Follows
+	}
+	return ""
 }
 
 type ListProblemsRequest struct {
@@ -6070,7 +6090,7 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
 	"\aproblem\x18\x03 \x01(\tR\aproblem\x12'\n" +
-	"\x0fqueued_messages\x18\x04 \x01(\x03R\x0equeuedMessages\"\xe3\x02\n" +
+	"\x0fqueued_messages\x18\x04 \x01(\x03R\x0equeuedMessages\"\x97\x03\n" +
 	"\aFinding\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\bseverity\x18\x02 \x01(\x0e2\x1d.msghandler.admin.v1.SeverityR\bseverity\x12\x12\n" +
@@ -6084,7 +6104,9 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\x05count\x18\t \x01(\x03R\x05count\x12\x1f\n" +
 	"\vstart_count\x18\n" +
 	" \x01(\x03R\n" +
-	"startCount\"\x96\x01\n" +
+	"startCount\x12\x18\n" +
+	"\asubject\x18\v \x01(\tR\asubject\x12\x18\n" +
+	"\afollows\x18\f \x01(\tR\afollows\"\x96\x01\n" +
 	"\x13ListProblemsRequest\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x1b\n" +
