@@ -17,7 +17,7 @@ type problemsCommand struct {
 	adminFlags
 	watchFlags
 	Since string `default:"24h" help:"Only problems that lasted since then: an age such as 1h or 7d, or a time of UTC such as 02:10 or 2026-11-29 02:10." placeholder:"WHEN"`
-	Until string `help:"Only problems that began until then, such as 10m or 02:30." placeholder:"WHEN"`
+	Until string `help:"Only problems that began until then, such as 10m, or 02:30: the latest 02:30, or the first one after --since." placeholder:"WHEN"`
 	Limit int    `default:"100" help:"How many at most, the latest; 1,000 at most."`
 }
 
@@ -34,12 +34,7 @@ func (c *problemsCommand) Run(ctx context.Context, s *commandline.Session) error
 	if c.Limit < 1 || c.Limit > maxPage {
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has 1 to %d lines", c.Limit, maxPage)}
 	}
-	a, err := c.connect(s)
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	return c.run(ctx, s, c.Output, func(ctx context.Context, s *commandline.Session) error { return c.once(ctx, s, a) })
+	return c.runAsking(ctx, s, &c.adminFlags, c.once)
 }
 
 // once prints problems. Ages are those at the call.

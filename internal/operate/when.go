@@ -15,11 +15,12 @@ import (
 const day = 24 * time.Hour
 
 var (
-	errAge   = errors.New("an age is a number and a unit, such as 90s, 15m, 2h or 7d")
-	errWhen  = errors.New("a time is written as 02:10 or 2026-11-29 02:10, both of UTC, or as 2h for two hours ago")
-	errAhead = errors.New("the time is in the future")
-	errOrder = errors.New("the end is not after the start")
+	errAge  = errors.New("an age is a number and a unit, such as 90s, 15m, 2h or 7d, and at most 3650d")
+	errWhen = errors.New("a time is written as 02:10 or 2026-11-29 02:10, both of UTC, or as 2h for two hours ago")
 )
+
+// oldest is the longest age; a coordinator takes no longer one either.
+const oldest = 3650 * day
 
 // ParseAge reads an age; an empty text is none.
 func ParseAge(text string) (*durationpb.Duration, error) { return parseAge("age", text) }
@@ -34,7 +35,7 @@ func parseAge(field, text string) (*durationpb.Duration, error) {
 		days, err = strconv.ParseUint(number, 10, 16)
 		age = time.Duration(days) * day
 	}
-	if err != nil || age < 0 {
+	if err != nil || age < 0 || age > oldest {
 		return nil, &TextError{field, text, errAge}
 	}
 	return durationpb.New(age), nil
@@ -46,48 +47,57 @@ var layouts = []string{
 	"2006-01-02T15:04", time.RFC3339,
 }
 
-// parseWhen reads a time as people write it, the latest such time before now; an empty text is no time.
-func parseWhen(field, text string, now time.Time) (time.Time, error) {
+// parseWhen reads a time as people write it; an empty text is no time. A time of day, which names no day, is the latest
+// before now.
+func parseWhen(field, text string, now time.Time) (at time.Time, namesDay bool, err error) {
 	if text == "" {
-		return time.Time{}, nil
+		return time.Time{}, true, nil
 	}
-	for _, layout := range []string{"15:04", time.TimeOnly} {
+	for _, layout := range []string{"15:04", time.TimeOnly, "15:04Z", "15:04:05Z"} {
 		if clock, err := time.Parse(layout, text); err == nil {
 			at := now.UTC().Truncate(day).Add(clock.Sub(clock.Truncate(day)))
 			if at.After(now) {
 				at = at.Add(-day)
 			}
-			return at, nil
+			return at, false, nil
 		}
 	}
 	for _, layout := range layouts {
 		if at, err := time.Parse(layout, text); err == nil {
-			return at, nil
+			return at, true, nil
 		}
 	}
 	if age, err := ParseAge(text); err == nil {
-		return now.Add(-age.AsDuration()), nil
+		return now.Add(-age.AsDuration()), true, nil
 	}
-	return time.Time{}, &TextError{field, text, errWhen}
+	return time.Time{}, true, &TextError{field, text, errWhen}
 }
 
 // ParseRange reads from when to when, as people write it: ages, times of day and dates, in UTC. Without a text, that
-// side is open, and its time is zero.
+// side is open, and its time is zero. A time of day is the latest before now, and as the end the first one after the
+// start where the latest is before the start: from 02:00 until 02:30, asked at 02:10, ends in the future.
 func ParseRange(since, until string, now time.Time) (from, to time.Time, err error) {
-	if from, err = parseWhen("since", since, now); err != nil {
+	if from, _, err = parseWhen("since", since, now); err != nil {
 		return from, to, err
 	}
-	if to, err = parseWhen("until", until, now); err != nil {
-		return from, to, err
+	to, namesDay, err := parseWhen("until", until, now)
+	if !namesDay && !to.After(from) {
+		to = to.Add(day)
 	}
 	switch {
+	case err != nil:
 	case from.After(now):
-		err = &TextError{"since", since, errAhead}
+		err = &TextError{"since", since, fmt.Errorf("%s is in the future", written(from))}
+	case !from.IsZero() && now.Sub(from) > oldest:
+		err = &TextError{"since", since, fmt.Errorf("%s is more than 3650d ago", written(from))}
 	case !to.IsZero() && !to.After(from):
-		err = &TextError{"until", until, errOrder}
+		err = &TextError{"until", until, fmt.Errorf("%s is not after the start, %s: write the end with its date, or an "+
+			"earlier start", written(to), written(from))}
 	}
 	return from, to, err
 }
+
+func written(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // ParseSpan is ParseRange for the fields of a request, which are nil where a side is open.
 func ParseSpan(since, until string, now time.Time) (from, to *timestamppb.Timestamp, err error) {

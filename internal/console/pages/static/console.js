@@ -39,8 +39,8 @@ function writeTimes() {
   document.dispatchEvent(new Event('times'));
 }
 
-// toUTC reads a local time, or the start of a local day: without a day, the latest such time before now. Another text
-// stays, and so does a time with its zone, which the coordinator reads too.
+// toUTC reads a local time, or the start of a local day. A time without a day has none afterwards either: the
+// coordinator knows which day is meant. Another text stays, and so does a time with its zone.
 function toUTC(text) {
   const parts = /^(?:(\d{4})-(\d\d)-(\d\d)(?:[ T]|$))?(?:(\d\d?):(\d\d)(?::(\d\d))?)?$/.exec(text.trim());
   if (!parts || !(parts[1] || parts[4])) return text;
@@ -48,8 +48,7 @@ function toUTC(text) {
   const now = new Date();
   const at = parts[1] ? new Date(year, month - 1, day, hour, minute, second)
     : new Date(now.getFullYear(), now.getMonth(), now.getDate(), hour, minute, second);
-  if (!parts[1] && at > now) at.setDate(at.getDate() - 1);
-  return `${utcTime(at).slice(0, second ? 19 : 16)}Z`;
+  return `${utcTime(at).slice(parts[1] ? 0 : 11, second ? 19 : 16)}Z`;
 }
 document.addEventListener('submit', (event) => {
   if (!choices.local) return;
@@ -153,7 +152,7 @@ function show() {
   const pause = $('#pause');
   if (pause) {
     pause.setAttribute('aria-pressed', choices.paused);
-    pause.textContent = choices.paused ? 'Resume refresh' : 'Pause refresh';
+    pause.textContent = choices.paused ? 'Resume' : 'Pause';
   }
   document.body.classList.toggle('paused', refreshes && choices.paused);
   $('#zone')?.setAttribute('aria-pressed', choices.local);
