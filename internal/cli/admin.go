@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -95,7 +97,7 @@ func (a *admin) explain(err error) error {
 	case st.Code() == codes.NotFound:
 		return commandline.NotFoundError{Err: errors.New(st.Message())}
 	case st.Code() == codes.InvalidArgument:
-		return commandline.UsageError{Err: errors.New(st.Message())}
+		return commandline.UsageError{Err: errors.New(inFlags(st))}
 	case st.Code() == codes.Unavailable && certs.Unmet(st.Message()):
 		return fmt.Errorf("the coordinator at %s is not ready, or its TLS settings and those of this command do not match; "+
 			"look at its log, or correct --tls and the flags beside it in --help%s (%s)", a.server, a.hint, st.Message())
@@ -115,7 +117,35 @@ func (a *admin) explain(err error) error {
 		return fmt.Errorf("the coordinator at %s does not know who calls: %s; show it a token with --token-file or "+
 			"MSGHANDLER_TOKEN, or a certificate with --tls-cert and --tls-key", a.server, st.Message())
 	}
-	return fmt.Errorf("the coordinator at %s says: %s (%s)%s", a.server, st.Message(), st.Code(), further(st.Code()))
+	return fmt.Errorf("the coordinator at %s says: %s (%s)%s", a.server, strings.TrimSuffix(st.Message(), "."), st.Code(),
+		further(st.Code()))
+}
+
+// flagsOf are the flags by the fields of requests, where a field has no flag of its own name.
+var flagsOf = map[string]string{
+	"max_age": "since", "min_age": "older-than", "page_size": "limit", "id_prefix": "id", "ending": "state",
+	"error_contains": "error", "cause_contains": "cause", "actor_contains": "by", "action_contains": "action",
+	"id": "id", "producer": "producer", "consumer": "consumer", "exchange": "exchange", "broker": "broker",
+	"routing_key": "routing-key", "header": "header", "cause": "cause", "since": "since", "until": "until",
+	"limit": "limit", "reason": "reason", "new_id_suffix": "new-id-suffix", "queue": "queue", "state": "state",
+}
+
+// inFlags says what is wrong with a request in the words of the command line. A field of a named message, which is no
+// flag, keeps its path.
+func inFlags(st *status.Status) string {
+	var wrong []string
+	for _, detail := range st.Details() {
+		if request, is := detail.(*errdetails.BadRequest); is {
+			for _, v := range request.GetFieldViolations() {
+				field := v.GetField()
+				if flag := flagsOf[field[strings.LastIndex(field, ".")+1:]]; flag != "" && !strings.Contains(field, "[") {
+					field = "--" + flag
+				}
+				wrong = append(wrong, strings.TrimSpace(field+" "+v.GetDescription()))
+			}
+		}
+	}
+	return cmp.Or(strings.Join(wrong, "; "), st.Message())
 }
 
 // further names the next step where an answer does not name the cause.

@@ -39,9 +39,12 @@ func moment(ts *timestamppb.Timestamp) *time.Time {
 	return &t
 }
 
-func ageOf(ts *timestamppb.Timestamp, now time.Time) string {
-	if ts == nil {
+// ageAt is the age of a time that may be missing.
+func ageAt(at *time.Time, now time.Time) string {
+	if at == nil {
 		return "-"
 	}
-	return age(ts.AsTime(), now)
+	return age(*at, now)
 }
+
+func ageOf(ts *timestamppb.Timestamp, now time.Time) string { return ageAt(moment(ts), now) }

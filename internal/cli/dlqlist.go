@@ -82,7 +82,7 @@ func letterRows(listed []letter, now time.Time) [][]string {
 	rows := [][]string{{"MESSAGE", "QUEUE", "AGE", "RETRIES", "EXCHANGE", "ROUTING KEY", "REASON"}}
 	for _, l := range listed {
 		rows = append(rows, []string{
-			l.Producer + "/" + l.ID, l.Queue, waiting(l.WaitingSince, now), strconv.Itoa(int(l.Retries)), l.Exchange,
+			l.Producer + "/" + l.ID, l.Queue, ageAt(l.WaitingSince, now), strconv.Itoa(int(l.Retries)), l.Exchange,
 			l.RoutingKey, shorten(l.Reason),
 		})
 	}
@@ -128,7 +128,7 @@ func (c *dlqCountCommand) once(ctx context.Context, s *commandline.Session, filt
 			rows := [][]string{{"LETTERS", "OLDEST", "CONSUMER", "EXCHANGE", "ROUTING KEY", "CAUSE"}}
 			rows = append(rows, document.groupRows(now)...)
 			return append(rows, []string{
-				strconv.FormatInt(document.Letters, 10), waiting(document.WaitingSince, now), "", "", "", sum,
+				strconv.FormatInt(document.Letters, 10), ageAt(document.WaitingSince, now), "", "", "", sum,
 			})
 		})
 	})
@@ -176,7 +176,7 @@ func newLetterCount(counted *adminv1.CountDeadLettersResponse) letterCount {
 func (c *letterCount) groupRows(now time.Time) (rows [][]string) {
 	for _, g := range c.Groups {
 		rows = append(rows, []string{
-			strconv.FormatInt(g.Letters, 10), waiting(g.WaitingSince, now), g.Queue, g.Exchange, g.RoutingKey,
+			strconv.FormatInt(g.Letters, 10), ageAt(g.WaitingSince, now), g.Queue, g.Exchange, g.RoutingKey,
 			shorten(g.Cause),
 		})
 	}

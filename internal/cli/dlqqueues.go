@@ -46,12 +46,7 @@ func newLetterQueue(q *adminv1.DeadLetterQueue) letterQueue {
 
 // Run prints the queues.
 func (c *dlqQueuesCommand) Run(ctx context.Context, s *commandline.Session) error {
-	a, err := c.connect(s)
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	return c.run(ctx, s, c.Output, func(ctx context.Context, s *commandline.Session) error {
+	return c.runAsking(ctx, s, &c.adminFlags, func(ctx context.Context, s *commandline.Session, a *admin) error {
 		found, err := a.client.ListDeadLetterQueues(ctx, &adminv1.ListDeadLetterQueuesRequest{})
 		if err != nil {
 			return err
@@ -77,7 +72,7 @@ func letterQueueRows(queues []letterQueue, now time.Time) [][]string {
 			letters = map[bool]string{true: "~"}[q.AtMost] + strconv.FormatInt(*q.Letters, 10)
 		}
 		rows = append(rows, []string{
-			q.Name, letters, waiting(q.WaitingSince, now), q.Queue, cmp.Or(q.Broker, "(default)"), cmp.Or(q.Trouble, "-"),
+			q.Name, letters, ageAt(q.WaitingSince, now), q.Queue, cmp.Or(q.Broker, "(default)"), cmp.Or(q.Trouble, "-"),
 		})
 	}
 	return rows

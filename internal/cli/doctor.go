@@ -13,7 +13,6 @@ import (
 	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/connlimit"
-	"github.com/msghandler/msghandler/internal/operate"
 )
 
 type doctorCommand struct {
@@ -104,11 +103,8 @@ type finding struct {
 	Why      string `json:"why,omitempty"`
 	Remedy   string `json:"remedy,omitempty"`
 	Page     string `json:"page,omitempty"`
-	// Follows is the name of the finding behind this one, which needs no action of its own.
-	Follows string `json:"follows,omitempty"`
-	// The rest is of the findings of coordinators: about what, since when, until when, where, and the figure now and at
-	// the start.
-	Subject      string     `json:"subject,omitempty"`
+	Follows  string `json:"follows,omitempty"`
+	// The rest is of the findings of coordinators: since when, until when, where, and the figure now and at the start.
 	StartedAt    *time.Time `json:"started_at,omitempty"`
 	EndedAt      *time.Time `json:"ended_at,omitempty"`
 	Coordinators []string   `json:"coordinators,omitempty"`
@@ -140,7 +136,7 @@ func findingsOf(found []doctor.Finding) []finding {
 	for i, f := range found {
 		all[i] = finding{
 			Area: f.Area, Check: f.Check, Name: f.Name, Severity: f.Severity.String(), What: f.What, Why: f.Why,
-			Remedy: f.Remedy, Page: pageOf(f), Follows: f.Follows, Subject: f.Subject,
+			Remedy: f.Remedy, Page: pageOf(f), Follows: f.Follows,
 		}
 	}
 	return all
@@ -151,7 +147,7 @@ func rowsOf(found []doctor.Finding) (rows [][]string) {
 		rows = append(rows, []string{strings.ToUpper(f.Severity.String()), f.Area, f.What})
 		switch {
 		case f.Follows != "":
-			rows = append(rows, []string{"", "", "do:   " + operate.NothingOf(f.Follows)},
+			rows = append(rows, []string{"", "", "do:   nothing; it follows " + f.Follows + ", and ends with it"},
 				[]string{"", "", "name: " + f.Name})
 		case f.Severity != doctor.OK:
 			rows = append(rows, []string{"", "", "why:  " + f.Why}, []string{"", "", "do:   " + f.Remedy},

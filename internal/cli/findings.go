@@ -8,16 +8,22 @@ import (
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
-// coordinatorFindings are the findings of a coordinator, for programs.
-func coordinatorFindings(all []*adminv1.Finding) []finding {
-	rows := make([]finding, len(all))
+// coordinatorFinding is a finding of a coordinator, for programs.
+type coordinatorFinding struct {
+	finding
+	// Subject is the part that the finding is about.
+	Subject string `json:"subject,omitempty"`
+}
+
+func coordinatorFindings(all []*adminv1.Finding) []coordinatorFinding {
+	rows := make([]coordinatorFinding, len(all))
 	for i, f := range all {
-		rows[i] = finding{
+		rows[i] = coordinatorFinding{Subject: f.GetSubject(), finding: finding{
 			Name: f.GetName(), Severity: severityName(f.GetSeverity()),
 			What: f.GetWhat(), Why: f.GetWhy(), Remedy: f.GetRemedy(),
 			StartedAt: moment(f.GetStartTime()), EndedAt: moment(f.GetEndTime()), Coordinators: f.GetCoordinators(),
-			Count: f.GetCount(), StartCount: f.GetStartCount(), Subject: f.GetSubject(), Follows: f.GetFollows(),
-		}
+			Count: f.GetCount(), StartCount: f.GetStartCount(), Follows: f.GetFollows(),
+		}}
 	}
 	return rows
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // group is a group of messages in --output json. The names of its fields are part of the product.
@@ -27,7 +28,12 @@ type group struct {
 	ExampleID string     `json:"example_id"`
 	// ExampleError is the whole last error of the example.
 	ExampleError string `json:"example_error,omitempty"`
+	// estimated says that not all messages of the state were read.
+	estimated bool
 }
+
+// example is the name of the oldest message that was read.
+func (g *group) example() string { return g.Producer + "/" + g.ExampleID }
 
 // groupCounts says how the counts of a state's groups came about.
 type groupCounts struct {
@@ -44,7 +50,7 @@ func (c *listCommand) groups(ctx context.Context, s *commandline.Session, a *adm
 	filter *adminv1.MessageFilter,
 ) error {
 	stop := s.Progress().During("grouping")
-	all, counts, err := readGroups(ctx, a, filter)
+	all, counts, err := readGroups(ctx, a, filter, statesOf(filter))
 	stop()
 	if err != nil {
 		return err
@@ -59,10 +65,10 @@ func (c *listCommand) groups(ctx context.Context, s *commandline.Session, a *adm
 }
 
 func readGroups(
-	ctx context.Context, a *admin, filter *adminv1.MessageFilter,
+	ctx context.Context, a *admin, filter *adminv1.MessageFilter, states []msghandlerv1.State,
 ) (all []group, counts []groupCounts, err error) {
 	all = []group{} // in a document, no groups are a list
-	for _, state := range statesOf(filter) {
+	for _, state := range states {
 		of := proto.CloneOf(filter)
 		of.State = state
 		found, err := a.client.GroupMessages(ctx, &adminv1.GroupMessagesRequest{Filter: of})
@@ -77,6 +83,7 @@ func readGroups(
 				State: stateName(state), Producer: g.GetProducer(), Broker: g.GetBroker(), Exchange: g.GetExchange(),
 				Cause: g.GetCause(), Count: g.GetCount(), OldestAt: moment(g.GetOldestCreateTime()),
 				NewestAt: moment(g.GetNewestCreateTime()), ExampleID: g.GetExampleId(), ExampleError: g.GetExampleError(),
+				estimated: found.GetSampleSize() < found.GetTotalSize(),
 			})
 		}
 	}
@@ -88,16 +95,10 @@ func messageGroupRows(all []group, now time.Time) [][]string {
 		return [][]string{{"no messages"}}
 	}
 	rows := [][]string{{"COUNT", "STATE", "PRODUCER", "EXCHANGE", "OLDEST", "NEWEST", "EXAMPLE", "CAUSE"}}
-	stored := func(t *time.Time) string {
-		if t == nil {
-			return "-"
-		}
-		return age(*t, now)
-	}
 	for _, g := range all {
 		rows = append(rows, []string{
 			strconv.FormatInt(g.Count, 10), g.State, g.Producer, cmp.Or(g.Exchange, halfmsg.DefaultExchange),
-			stored(g.OldestAt), stored(g.NewestAt), g.ExampleID, cmp.Or(halfmsg.Reason(g.Cause), halfmsg.NoCause),
+			ageAt(g.OldestAt, now), ageAt(g.NewestAt, now), g.ExampleID, cmp.Or(halfmsg.Reason(g.Cause), halfmsg.NoCause),
 		})
 	}
 	return rows

@@ -28,8 +28,9 @@ type historyCommand struct {
 
 // Help returns the text below the usage in --help.
 func (c *historyCommand) Help() string {
-	return `history prints messages that are finished, the newest first. With archive.retention coordinators keep them with
-their content; show prints one of them, and replay publishes it again. Without an archive only the receipts are left,
+	return `history prints messages that are finished, the newest first. A time of day is the latest one, and of --until
+the first one after --since where the latest is before it. With archive.retention coordinators keep them with their
+content; show prints one of them, and replay publishes it again. Without an archive only the receipts are left,
 for done.retention: name, end and time. To find receipts, Redis looks at each of its keys.`
 }
 
@@ -74,12 +75,7 @@ func (c *historyCommand) Run(ctx context.Context, s *commandline.Session) error 
 	if c.Limit < 1 {
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
 	}
-	a, err := c.connect(s)
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	return c.run(ctx, s, c.Output, func(ctx context.Context, s *commandline.Session) error { return c.once(ctx, s, a) })
+	return c.runAsking(ctx, s, &c.adminFlags, c.once)
 }
 
 // once prints finished messages. Ages are those at the call.

@@ -16,8 +16,8 @@ import (
 type problemsCommand struct {
 	adminFlags
 	watchFlags
-	Since string `default:"24h" help:"Only problems that lasted since then: an age such as 1h or 7d, or a time of UTC such as 02:10 or 2026-11-29 02:10." placeholder:"WHEN"`
-	Until string `help:"Only problems that began until then, such as 10m, or 02:30: the latest 02:30, or the first one after --since." placeholder:"WHEN"`
+	Since string `default:"24h" help:"Only problems since then: 7d, 02:10 or 2026-11-29 02:10 of UTC." placeholder:"WHEN"`
+	Until string `help:"Only those that began until then: 10m, or the first 02:30 after --since." placeholder:"WHEN"`
 	Limit int    `default:"100" help:"How many at most, the latest; 1,000 at most."`
 }
 

@@ -26,12 +26,7 @@ type stateStats struct {
 
 // Run prints how many messages stand in each state.
 func (c *statsCommand) Run(ctx context.Context, s *commandline.Session) error {
-	a, err := c.connect(s)
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	return c.run(ctx, s, c.Output, func(ctx context.Context, s *commandline.Session) error { return c.once(ctx, s, a) })
+	return c.runAsking(ctx, s, &c.adminFlags, c.once)
 }
 
 func (c *statsCommand) once(ctx context.Context, s *commandline.Session, a *admin) error {

@@ -85,7 +85,7 @@ type top struct {
 type figures struct {
 	at     time.Time
 	stats  *adminv1.GetStatsResponse
-	groups []*troubleGroup
+	groups []group
 	// left is how many small groups the coordinator left out.
 	left    int
 	changes map[string]string
@@ -173,8 +173,8 @@ func (t *top) draw() error {
 	room := t.room(len(lines))
 	t.from = max(0, min(t.from, len(lines)-room))
 	end := min(len(lines), t.from+room)
-	keys := fmt.Sprintf("q quit   arrows, pages scroll   sort by: c count, a age, n name (%s)   lines %d-%d of %d",
-		t.order, min(t.from+1, end), end, len(lines))
+	keys := fmt.Sprintf("lines %d-%d of %d   q quit   arrows, pages scroll   sort by: c count, a age, n name (%s)",
+		min(t.from+1, end), end, len(lines), t.order)
 	page := slices.Concat(head, lines[t.from:end])
 	for n := end - t.from; n < room; n++ {
 		page = append(page, "")

@@ -14,10 +14,10 @@ func TestTopSortsAsTheKeysSay(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	ago := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-d)) }
-	groups := []*troubleGroup{
-		{count: 3, message: "orders/1", oldest: ago(time.Hour)},
-		{count: 9, message: "stock/1"},
-		{count: 4, message: "billing/1", oldest: ago(2 * time.Hour)},
+	groups := []group{
+		{Count: 3, Producer: "orders", OldestAt: moment(ago(time.Hour))},
+		{Count: 9, Producer: "stock"},
+		{Count: 4, Producer: "billing", OldestAt: moment(ago(2 * time.Hour))},
 	}
 	producers := []*adminv1.ProducerStats{
 		{Name: "orders", StoredPerSecond: 3, LastAnswerTime: ago(time.Hour)},
@@ -29,7 +29,7 @@ func TestTopSortsAsTheKeysSay(t *testing.T) {
 	} {
 		var sorted, names []string
 		for _, g := range order.groups(groups) {
-			sorted = append(sorted, strings.TrimSuffix(g.message, "/1"))
+			sorted = append(sorted, g.Producer)
 		}
 		for _, p := range order.producers(producers) {
 			names = append(names, p.GetName())

@@ -41,6 +41,19 @@ func (f *watchFlags) run(
 	}, func(failure error) { s.Note("msghandler: %v", failure) })
 }
 
+// runAsking is run with a connection to a coordinator.
+func (f *watchFlags) runAsking(
+	ctx context.Context, s *commandline.Session, of *adminFlags,
+	once func(context.Context, *commandline.Session, *admin) error,
+) error {
+	a, err := of.connect(s)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	return f.run(ctx, s, of.Output, func(ctx context.Context, s *commandline.Session) error { return once(ctx, s, a) })
+}
+
 // watchTable draws a table under the time.
 func watchTable(
 	ctx context.Context, s *commandline.Session, once func(context.Context, *commandline.Session) error,

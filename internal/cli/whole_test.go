@@ -114,3 +114,29 @@ func TestCommandsOnRealCoordinator(t *testing.T) {
 		t.Errorf("serve ended with %d", status)
 	}
 }
+
+// A reader knows the flags, and not the fields of the API.
+func TestRefusedRequestsNameFlags(t *testing.T) {
+	t.Parallel()
+	addr, _ := serve(t)
+	long, longer := strings.Repeat("a", 300), strings.Repeat("a", 2000)
+	for flag, command := range map[string][]string{
+		"--routing-key": {"list", "--state=dead", "--routing-key=" + long},
+		"--id":          {"list", "--id=" + long},
+		"--error":       {"list", "--group", "--error=" + longer},
+		"--header":      {"history", "--header==" + long},
+		"--by":          {"audit", "--by=" + longer},
+		"--action":      {"audit", "--action=" + longer},
+		"--producer":    {"retry", "--state=dead", "--yes", "--producer=" + long},
+		"--cause":       {"discard", "--state=dead", "--yes", "--cause=" + longer},
+		"--older-than":  {"list", "--older-than=99999d"},
+		"--since":       {"audit", "--since=99999d"},
+		"--until":       {"problems", "--since=1h", "--until=2h"},
+	} {
+		got := run(nil, append(command, "--server", addr)...)
+		text, _, _ := strings.Cut(strings.ReplaceAll(got.err, long, ""), "\n")
+		if got.status != 2 || !strings.Contains(text, flag) || strings.Contains(text, "_") {
+			t.Errorf("%s: status %d: %s", flag, got.status, text)
+		}
+	}
+}

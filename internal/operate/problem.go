@@ -47,8 +47,5 @@ func Remedy(f *adminv1.Finding) string {
 	if f.GetFollows() == "" {
 		return f.GetRemedy()
 	}
-	return NothingOf(f.GetFollows())
+	return "nothing; it follows " + f.GetFollows() + ", and ends with it"
 }
-
-// NothingOf says that there is nothing to do about the consequence of a problem.
-func NothingOf(problem string) string { return "nothing; it follows " + problem + ", and ends with it" }

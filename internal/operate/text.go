@@ -42,7 +42,7 @@ type FinishedText struct {
 	RoutingKey string `type:"filter" help:"Only those with this routing key." placeholder:"KEY"`
 	Header     string `type:"filter" help:"Only those with this header." placeholder:"NAME=VALUE"`
 	Since      string `type:"age" help:"Only those that ended since then: an age such as 1h or 7d, or a time of UTC such as 02:10 or 2026-11-29 02:10." placeholder:"WHEN"`
-	Until      string `type:"age" help:"Only those that ended until then, such as 10m, or 02:30: the latest 02:30, or the first one after --since." placeholder:"WHEN"`
+	Until      string `type:"age" help:"Only those that ended until then, such as 10m or 02:30." placeholder:"WHEN"`
 }
 
 // DeadLetterText is a filter of dead letters as people write it.

@@ -113,8 +113,8 @@ func widthsOf(rows [][]string, columns int) []int {
 	return widths
 }
 
-// within bounds the widest column so that no row is padded beyond the edge of the terminal. A longer name moves the rest
-// of its own row.
+// within bounds the widest column, so that no row is padded beyond the edge of the terminal. A longer name moves the
+// rest of its own row.
 func (c Screen) within(widths []int) []int {
 	last := len(widths) - 1
 	over := indentOf(widths[:last]) - columnGap - c.Width

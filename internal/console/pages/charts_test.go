@@ -35,8 +35,8 @@ func TestChartsHaveFreeWindow(t *testing.T) {
 		"/?from=8760h&until=1h":    free("2026-11-19 13:47", "2026-11-26 12:47"),
 		"/?from=8760h&until=8000h": hour + "nothing is kept of what is older than a week",
 		"/?from=2026-11-27T02:00":  hour + "2026-11-27 02:00 UTC is in the future",
-		"/?from=1h&until=2h": hour + "2026-11-26 11:47 UTC is not after the start, 2026-11-26 12:47 UTC: write the end with its date, or an " +
-			"earlier start",
+		"/?from=1h&until=2h": hour + "2026-11-26 11:47 UTC is not after the start, 2026-11-26 12:47 UTC: write the end " +
+			"with its date, or an earlier start",
 		"/?from=yesterday&until=1h": hour + "a time is written as 02:10 or 2026-11-29 02:10, both of UTC, or as 2h for two " +
 			"hours ago",
 		"/?until=1h": hour + "say since when, such as 02:10",
