@@ -13,7 +13,7 @@ raced_too='/(dev/embedded|test/(amqpconn|broker|consumer|producer|sqldb))(/|$)'
 # Both: a hundred random sequences with the race detector, and a thousand without it.
 both='/test/random$'
 # The packages that take longest begin first, or each would run alone in the end.
-longest='/(test/(e2e|faults|console|broker/rabbitmq|producer/marker/sql)|internal/(store/redis|cli))$'
+longest='/(test/(e2e|faults|simulation|console|broker/rabbitmq|producer/marker/sql)|internal/(store/redis|cli))$'
 
 all=$(go list "$@")
 # first LIST prints its longest packages before the others.

@@ -116,7 +116,7 @@ func (c *Coverage) Missing(members []string, exceptions map[string]string) (miss
 		switch {
 		case exception == "" && counts[member] == 0:
 			missing = append(missing, member)
-		case exception != "" && counts[member] > 0 && exception == member:
+		case exception != "" && counts[member] > 0:
 			wrong = append(wrong, fmt.Sprintf("%s is reached %d times, although %s", member, counts[member],
 				exceptions[exception]))
 		}

@@ -35,7 +35,7 @@ func answering(spoil spoiled) func(context.Context, *World, draws) {
 		w.faulty.answers = append(w.faulty.answers, func(
 			call context.Context, producer string, in any, next grpc.UnaryHandler,
 		) (any, error) {
-			if ctx.Err() != nil || d.intn(producer, 100) >= percent {
+			if ctx.Err() != nil || d.intn(producer, 100) >= percent || !d.strikes(producer) {
 				return next(call, in)
 			}
 			return spoil(call, d, in, next)

@@ -21,7 +21,8 @@ func judging(v amqpbroker.Verdict) func(context.Context, *World, draws) {
 	return func(ctx context.Context, w *World, d draws) {
 		percent := 1 + d.intn("percent", 50)
 		w.faulty.judge(func(p amqpbroker.Published) amqpbroker.Verdict {
-			if ctx.Err() != nil || d.intn(p.AppID+"/"+p.MessageID, 100) >= percent {
+			key := p.AppID + "/" + p.MessageID
+			if ctx.Err() != nil || d.intn(key, 100) >= percent || !d.strikes(key) {
 				return amqpbroker.Ack
 			}
 			return v
@@ -33,8 +34,12 @@ func judging(v amqpbroker.Verdict) func(context.Context, *World, draws) {
 func slowBroker(ctx context.Context, w *World, d draws) {
 	percent := 1 + d.intn("percent", 20)
 	w.faulty.judge(func(p amqpbroker.Published) amqpbroker.Verdict {
-		if ctx.Err() == nil && d.intn(p.AppID+"/"+p.MessageID, 100) < percent {
-			_ = sleep(ctx, d.within("length", 0, 20*time.Second))
+		key := p.AppID + "/" + p.MessageID
+		if ctx.Err() != nil || d.intn(key, 100) >= percent {
+			return amqpbroker.Ack
+		}
+		if length := d.within("length", 0, 20*time.Second); d.strikes(key) {
+			_ = sleep(ctx, length)
 		}
 		return amqpbroker.Ack
 	})

@@ -15,14 +15,16 @@ type pace struct {
 	small bool
 	// look is how often the world looks whether all is final, for healing at most.
 	look, healing time.Duration
+	// ttlStep is how often TTLs run down in Redis: miniredis does not do so by itself. A key may expire that much late.
+	ttlStep time.Duration
 }
 
 // The paces. In a quick world a producer is asked 15 times by default, five minutes apart at the end, and a message of
 // a stalled route waits for two minutes. In a slow one a seed may draw eight questions, hours apart.
 var (
-	quick  = pace{times: 1, look: 10 * time.Second, healing: 90 * time.Minute}
-	small  = pace{times: 1, small: true, look: 10 * time.Second, healing: 90 * time.Minute}
-	slowly = pace{look: 2 * time.Minute, healing: 48 * time.Hour}
+	quick  = pace{times: 1, ttlStep: 5 * time.Second, look: 10 * time.Second, healing: 90 * time.Minute}
+	small  = pace{times: 1, small: true, ttlStep: 5 * time.Second, look: 10 * time.Second, healing: 90 * time.Minute}
+	slowly = pace{ttlStep: time.Minute, look: 2 * time.Minute, healing: 48 * time.Hour}
 )
 
 // drawPace draws the pace of a world, unless the options decide.

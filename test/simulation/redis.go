@@ -14,9 +14,6 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// ttlStep is how often TTLs run down: miniredis does not do so by itself. A key may expire that much too late.
-const ttlStep = 5 * time.Second
-
 // refusal is an error in the place of an answer, or empty.
 type refusal = func(command string, arguments []string) (text string)
 
@@ -33,8 +30,11 @@ type redisServer struct {
 	lua     *redisScripts
 }
 
-// startRedis serves Redis at a host until the context ends. observe wraps its side of each connection.
-func startRedis(ctx context.Context, host *Host, observe func(net.Conn) net.Conn) (*redisServer, error) {
+// startRedis serves Redis at a host until the context ends. TTLs run down in steps. observe wraps its side of each
+// connection.
+func startRedis(
+	ctx context.Context, host *Host, step time.Duration, observe func(net.Conn) net.Conn,
+) (*redisServer, error) {
 	r := &redisServer{host: host, mini: miniredis.NewMiniRedis(), scripts: map[string]string{}}
 	first, err := r.mini.Dial() // starts the server
 	if err != nil {
@@ -46,8 +46,8 @@ func startRedis(ctx context.Context, host *Host, observe func(net.Conn) net.Conn
 	}
 	r.mini.Server().SetPreHook(r.hook)
 	go func() {
-		for sleep(ctx, ttlStep) == nil {
-			r.mini.FastForward(ttlStep)
+		for sleep(ctx, step) == nil {
+			r.mini.FastForward(step)
 		}
 	}()
 	return r, host.Serve(redisAddr, func(c net.Conn) { r.mini.Server().ServeConn(observe(c)) })

@@ -86,7 +86,7 @@ func drawSettings(c Choices, p pace, forgets bool) drawnSettings {
 	}
 	if p.slow() {
 		drawn, rest = slices.Concat(options, slowOptions), slowRest
-		d.heartbeat, d.poll = time.Duration(p.times)*time.Second, time.Minute
+		d.heartbeat, d.poll = time.Duration(p.times)*time.Second, time.Duration(p.times)*time.Second
 		d.rest = p.times / 4
 		maps.Copy(d.schedules, watching)
 		d.schedules["delete"] = "@every 5m"

@@ -187,7 +187,8 @@ func (w *World) play() Report {
 // open starts everything.
 func (w *World) open() error {
 	var err error
-	if w.Redis, err = startRedis(w.life, w.Network.Host("redis", "10.0.0.1"), w.checking.observe); err != nil {
+	w.Redis, err = startRedis(w.life, w.Network.Host("redis", "10.0.0.1"), w.pace.ttlStep, w.checking.observe)
+	if err != nil {
 		return err
 	}
 	w.Broker = amqpbroker.New(amqpbroker.Config{Judge: w.faulty.judgePublished, Logger: slog.New(slog.DiscardHandler)})
