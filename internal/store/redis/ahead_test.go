@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/peers"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	"github.com/msghandler/msghandler/test/must"
 )
@@ -27,7 +26,7 @@ func TestClockAheadEndsNoPausedCoordinator(t *testing.T) {
 		r.want(r.alive(paused, one))
 		r.pass(5 * time.Second)
 	}
-	r.pass(peers.Silence)
+	r.pass(silence)
 	r.want(r.alive(one), "paused") // it ends now
 }
 
