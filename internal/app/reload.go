@@ -27,6 +27,8 @@ const (
 type reloader struct {
 	using    atomic.Pointer[config.Config]
 	policies *policy.Book
+	// followed are the values of files with secrets, by key.
+	followed map[string]func() string
 
 	mu sync.Mutex
 	// source is nil where the configuration is never read again.
@@ -74,7 +76,7 @@ func (r *reloader) state() (pending []string, failed error) {
 func (a *App) openReloader(deps Deps) {
 	a.reloader.from(deps.Configuration)
 	a.reloader.hangup = deps.Reload
-	a.reloader.policies = policy.NewBook()
+	a.reloader.policies, a.reloader.followed = policy.NewBook(), map[string]func() string{}
 	a.use(&a.settings)
 	a.metrics.ConfigRead(nil)
 }

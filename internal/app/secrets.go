@@ -12,19 +12,23 @@ import (
 )
 
 // present returns the value of a key as its file has it now, and the value of the start where the key has no file. See
-// follow. Refuse says why a valid value is not taken; nil refuses none.
+// follow. Refuse says why a valid value is not taken; nil refuses none. All parts that use a key follow its file
+// together. Only New and Run call present, one after the other.
 func (a *App) present(key, atStart string, refuse func(value string) error) func() string {
 	path := a.settings.SecretFile(key)
 	if path == "" {
 		return func() string { return atStart }
 	}
-	return a.follow(key, atStart, func() (string, error) {
-		value, err := config.ReadFile(key, path)
-		if err == nil && refuse != nil {
-			err = refuse(value)
-		}
-		return value, err
-	})
+	if a.reloader.followed[key] == nil {
+		a.reloader.followed[key] = a.follow(key, atStart, func() (string, error) {
+			value, err := config.ReadFile(key, path)
+			if err == nil && refuse != nil {
+				err = refuse(value)
+			}
+			return value, err
+		})
+	}
+	return a.reloader.followed[key]
 }
 
 // follow returns a value that read reads from the file of a key, at first the value of the start. The file is looked at
