@@ -13,7 +13,6 @@ var coveredFlag = flag.String("covered", "", "the file with the coverage of many
 
 // notCovered are the members of the coverage that no world reaches, each with its reason.
 var notCovered = map[string]string{
-	"reply create REPAIRED":        "only foreign hands leave an index entry without its record",
 	"reply claim list of 2":        "only foreign hands leave an index entry without its record",
 	"reply claim list of 3":        "only foreign hands leave keys of another type",
 	"reply create OVER":            "the world sets no limits.unfinished",
