@@ -23,7 +23,6 @@ import (
 	"github.com/msghandler/msghandler/internal/loop"
 	"github.com/msghandler/msghandler/internal/sendloop"
 	"github.com/msghandler/msghandler/internal/server"
-	"github.com/msghandler/msghandler/internal/server/guard"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -264,7 +263,7 @@ func (a *App) openServer(
 		},
 		ConnectionAge:  a.bounds.ConnectionAge,
 		ConnectionIdle: a.bounds.ConnectionIdle,
-		PingAfter:      time.Duration(a.bounds.Rest) * guard.PingAfter,
+		PingAfter:      time.Duration(a.bounds.Rest) * server.PingAfter,
 		Reflection:     a.settings.GRPC.Reflection,
 		Credentials:    a.doors.apiTLS,
 		Policies:       a.reloader.policies,

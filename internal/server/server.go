@@ -103,7 +103,7 @@ type Config struct {
 	ConnectionAge time.Duration
 	// ConnectionIdle is when a client is asked to close a connection without calls.
 	ConnectionIdle time.Duration
-	// PingAfter is when a silent client is asked for a sign of life. 0: after guard.PingAfter.
+	// PingAfter is when a silent client is asked for a sign of life. 0: after PingAfter.
 	PingAfter time.Duration
 	// Reflection serves gRPC reflection.
 	Reflection bool
@@ -163,6 +163,9 @@ func (l Limits) ofRequests() guard.Limits {
 		Items: maxItems, Headers: maxHeaders,
 	}
 }
+
+// PingAfter is the default of Config.PingAfter.
+const PingAfter = guard.PingAfter
 
 const (
 	// recheckInterval is how often the callers of open connections and streams are checked again: a withdrawn caller is

@@ -165,7 +165,7 @@ var ofCoordinators = []Defect{
 		}},
 	},
 	{
-		// The sweeper removes the records that it finds, so the sweeper must not look for these records either.
+		// The sweeper removes the records that it finds, and must not look for these records.
 		Name: "time_of_the_verdict_stays",
 		Edits: []Edit{
 			{lua + "writes.lua", "how('HDEL', g.verdicts, unpack(ids))\n", ""},
@@ -184,7 +184,7 @@ var ofCoordinators = []Defect{
 		Edits: []Edit{{inboxes + "inbox.go", "case !taken:", "case !taken && key != m.Key():"}},
 	},
 	{
-		// A consumer that dies in between has the message dropped as a duplicate on redelivery.
+		// When a consumer dies in between, the redelivered message is dropped as a duplicate.
 		Name: "inbox_before_the_effect",
 		Edits: []Edit{{
 			inboxes + "inbox.go", "if err := effect(ctx, tx.Tx, m); err != nil {",

@@ -1,5 +1,5 @@
-// Package defects has known mistakes, those of earlier systems of this kind and those that this one had. A test builds
-// a program with one of them, and must find it.
+// Package defects has known mistakes of earlier systems of this kind and of this system. A test builds a program with a
+// mistake, and must find the mistake.
 package defects
 
 import (
@@ -51,7 +51,7 @@ func (d Defect) Overlay(top, dir string) (list string, err error) {
 	return list, os.WriteFile(list, text, 0o600)
 }
 
-// Write writes the changed files into a directory, and returns their paths by those of the sources.
+// Write writes the changed files into a directory, and returns their paths by the paths of the sources.
 func (d Defect) Write(top, dir string) (map[string]string, error) {
 	top, err := filepath.Abs(top)
 	if err != nil {

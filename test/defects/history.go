@@ -5,7 +5,7 @@ const (
 	sqlMarkers = "producer/marker/sql/"
 )
 
-// ofHistory are mistakes that this system had, put back into the present code. The commit is the one that ended it.
+// ofHistory are earlier mistakes of this system, put back into the present code. The commit has ended the mistake.
 var ofHistory = []Defect{
 	{
 		// b395810c: a slower run of the id commits, and never learns that its message is gone.
@@ -25,7 +25,7 @@ var ofHistory = []Defect{
 		}},
 	},
 	{
-		// e9642585: a new message takes over the state, the lease and the verdict of one whose record was lost.
+		// e9642585: a new message takes over the state, lease and verdict of a message whose record was lost.
 		Name: "stale_index_inherited",
 		Edits: []Edit{
 			{lua + "create_paged.lua", "if refused(g) or call(", "if call("},
@@ -61,7 +61,7 @@ var ofHistory = []Defect{
 		}},
 	},
 	{
-		// bd7d1444, 2c5de534: a process with another database decides about messages that name the first one.
+		// bd7d1444, 2c5de534: a process with another database decides about messages that name the first database.
 		Name:  "other_markers_answer",
 		Edits: []Edit{{sdk + "identity.go", "\tcase wanted == \"\":\n\t\treturn own,", "\tcase true:\n\t\treturn wanted,"}},
 	},

@@ -9,9 +9,9 @@ import (
 
 // Choices is the only source of randomness of a world.
 type Choices interface {
-	// Intn chooses a number from 0 to n-1. what names the choice: equal names in one run are numbered, so that a choice
-	// depends on its name and its number, and not on what was chosen elsewhere before.
-	Intn(what string, n int) int
+	// Intn chooses a number from 0 to n-1. Equal names in one run are numbered, so that a choice depends on its name and
+	// its number, and not on earlier choices elsewhere.
+	Intn(name string, n int) int
 }
 
 // seeded chooses by a seed.

@@ -21,18 +21,18 @@ type Conn struct {
 	host          *Host
 	name          string
 	local, remote netip.AddrPort
-	// in is what comes to this end, and out what goes to the peer.
+	// in are the bytes for this end, and out the bytes for the peer.
 	in, out *stream
 	peer    *Conn
 	once    sync.Once
-	// writes counts those of this end.
+	// writes counts the writes of this end.
 	writes atomic.Int32
 }
 
 // handshake is how many writes open a connection to Redis.
 const handshake = 4
 
-// opensRedis says whether the connection is one to Redis that is being opened.
+// opensRedis says whether a connection to Redis is being opened.
 func (c *Conn) opensRedis() bool {
 	const name = "redis"
 	return c.writes.Load() < handshake && (c.host.name == name || c.peer.host.name == name)
@@ -91,7 +91,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return 0, errReset
 }
 
-// cut ends the connection with an error for both ends. arrives says that what is on its way to the peer still arrives.
+// cut ends the connection with an error for both ends. arrives: the bytes on their way to the peer still arrive.
 func (c *Conn) cut(arrives bool) {
 	c.in.abort(errReset)
 	if arrives {
@@ -107,7 +107,7 @@ func (c *Conn) leave() {
 	c.peer.host.leave(c.peer)
 }
 
-// Close implements net.Conn. What was written before still arrives.
+// Close implements net.Conn. Bytes written before still arrive.
 func (c *Conn) Close() error {
 	c.once.Do(func() {
 		c.host.network.act(c, Closed, nil)
@@ -146,14 +146,14 @@ type stream struct {
 
 	mu     sync.Mutex
 	chunks []chunk
-	// ended is what a reader gets after the chunks, and aborted what it gets at once.
+	// ended is the error of readers after the chunks, and aborted their error at once.
 	ended, aborted error
 	deadline       time.Time
 	// changed is closed when something changes; nil: no reader waits.
 	changed chan struct{}
 }
 
-// chunk is what one write wrote. It may be read from due on.
+// chunk has the bytes of a write. They may be read from due on.
 type chunk struct {
 	due  time.Time
 	data []byte
@@ -176,14 +176,14 @@ func (s *stream) write(b []byte, due time.Time) (int, error) {
 		return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
 	}
 	if last := len(s.chunks) - 1; last >= 0 && s.chunks[last].due.After(due) {
-		due = s.chunks[last].due // no write overtakes another one on its connection
+		due = s.chunks[last].due // no write overtakes another on its connection
 	}
 	s.chunks = append(s.chunks, chunk{due, slices.Clone(b)})
 	s.wake()
 	return len(b), nil
 }
 
-// end ends the stream after what is on its way.
+// end ends the stream after the bytes on their way.
 func (s *stream) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,27 +32,29 @@ func (d *deed) call(
 	ctx context.Context, what string, do func(context.Context, pb.MessageHandlerServiceClient) error,
 ) error {
 	var err error
-	at := d.world.Choices.Intn(d.key+" "+what+" at", len(d.apis))
+	w := d.producer.world
+	at := w.Choices.Intn(d.key+" "+what+" at", len(d.producer.apis))
 	for i := range callsOfDeed {
 		limited, cancel := context.WithTimeout(ctx, callPatience)
-		err = do(limited, d.apis[(at+i)%len(d.apis)])
+		err = do(limited, d.producer.apis[(at+i)%len(d.producer.apis)])
 		cancel()
 		if slices.Contains(answered, status.Code(err)) {
 			break
 		}
-		if sleep(ctx, d.world.pace.long(d.world.Choices, d.key+" "+what+" again", 100*time.Millisecond, time.Second)) != nil {
+		pause := w.pace.long(w.Choices, d.key+" "+what+" again", 100*time.Millisecond, time.Second)
+		if sleep(ctx, pause) != nil {
 			break
 		}
 	}
-	d.world.Ledger.Noted(d.key, "producer", fmt.Sprintf("%s returns: %v", what, err))
+	w.Ledger.Noted(d.key, "producer", fmt.Sprintf("%s returns: %v", what, err))
 	return err
 }
 
-// sendHalf sends a half message. Another state than PENDING says that the business must not begin.
+// sendHalf sends a half message. In another state than PENDING the business must not begin.
 func (d *deed) sendHalf(ctx context.Context, m *pb.Message) error {
 	return d.call(ctx, "SendHalfMessage", func(ctx context.Context, api pb.MessageHandlerServiceClient) error {
 		r, err := api.SendHalfMessage(ctx, &pb.SendHalfMessageRequest{
-			Producer: directName, CallbackTarget: d.target(), MarkerStore: directName, Message: m,
+			Producer: directName, CallbackTarget: d.producer.target(), MarkerStore: directName, Message: m,
 		})
 		if err == nil && r.GetState() != pb.State_STATE_PENDING {
 			err = status.Error(codes.FailedPrecondition, r.GetState().String())
@@ -61,8 +63,8 @@ func (d *deed) sendHalf(ctx context.Context, m *pb.Message) error {
 	})
 }
 
-// submit says that the business has committed, and returns the state of its message. Where Submits are trusted, the
-// answer to one says that the verdict is stored.
+// submit reports the commit of the business, and returns the state of its message. Where Submits are trusted, the
+// answer means a stored verdict.
 func (d *deed) submit(ctx context.Context, what string) (state pb.State, err error) {
 	err = d.call(ctx, what, func(ctx context.Context, api pb.MessageHandlerServiceClient) error {
 		r, err := api.Submit(ctx, &pb.SubmitRequest{Producer: directName, Id: d.id})
@@ -73,20 +75,20 @@ func (d *deed) submit(ctx context.Context, what string) (state pb.State, err err
 		return state, err
 	}
 	if state == pb.State_STATE_PENDING || state == pb.State_STATE_ABANDONED {
-		d.world.report("CONTRADICTION %s: a trusted Submit is answered with %v", d.key, state)
+		d.producer.world.report("CONTRADICTION %s: a trusted Submit is answered with %v", d.key, state)
 	}
-	d.mu.Lock()
-	d.trusted[d.key] = true
-	d.mu.Unlock()
+	d.producer.mu.Lock()
+	d.producer.trusted[d.key] = true
+	d.producer.mu.Unlock()
 	return state, nil
 }
 
 // commits ends the business, after a while, and says whether it committed.
 func (d *deed) commits(ctx context.Context) bool {
-	if sleep(ctx, within(d.world.Choices, d.key+" works", 0, 3*time.Second)) != nil {
+	if sleep(ctx, within(d.producer.world.Choices, d.key+" works", 0, 3*time.Second)) != nil {
 		return false
 	}
-	return d.world.Ledger.Decide(d.key, faults.Committed) == faults.Committed
+	return d.producer.world.Ledger.Decide(d.key, faults.Committed) == faults.Committed
 }
 
 // commitAndSubmit submits one to three times, at any coordinators, at once or later.
@@ -95,12 +97,12 @@ func (d *deed) commitAndSubmit(ctx context.Context) error {
 		return errRefused
 	}
 	var all sync.WaitGroup
-	errs := make([]error, 1+d.world.Choices.Intn(d.key+" Submits", 3))
+	errs := make([]error, 1+d.producer.world.Choices.Intn(d.key+" Submits", 3))
 	for i := range errs {
 		all.Go(func() {
 			what := fmt.Sprintf("Submit %d", i)
 			if i > 0 {
-				_ = sleep(ctx, d.world.pace.long(d.world.Choices, d.key+" "+what+" after", 0, 20*time.Second))
+				_ = sleep(ctx, d.producer.world.pace.long(d.producer.world.Choices, d.key+" "+what+" after", 0, 20*time.Second))
 			}
 			_, errs[i] = d.submit(ctx, what)
 		})
@@ -117,8 +119,8 @@ func (d *deed) commitInSilence(ctx context.Context) error {
 
 // rollBack ends the business, and says so or not.
 func (d *deed) rollBack(ctx context.Context) error {
-	d.world.Ledger.Decide(d.key, faults.RolledBack)
-	if d.world.Choices.Intn(d.key+" says it", 2) == 0 {
+	d.producer.world.Ledger.Decide(d.key, faults.RolledBack)
+	if d.producer.world.Choices.Intn(d.key+" says it", 2) == 0 {
 		return nil
 	}
 	return d.call(ctx, "Rollback", d.sayRolledBack)
@@ -129,7 +131,7 @@ func (d *deed) sayRolledBack(ctx context.Context, api pb.MessageHandlerServiceCl
 	return err
 }
 
-// submitEarly says by mistake that the business has committed, which is no verdict unless Submits are trusted.
+// submitEarly submits by mistake before the commit, which is no verdict unless Submits are trusted.
 func (d *deed) submitEarly(ctx context.Context) error {
 	if d.trusts {
 		return d.commitAndSubmit(ctx)
@@ -137,8 +139,8 @@ func (d *deed) submitEarly(ctx context.Context) error {
 	if _, err := d.submit(ctx, "early Submit"); err != nil {
 		return err
 	}
-	_ = sleep(ctx, within(d.world.Choices, d.key+" thinks", 0, 5*time.Second))
-	if d.world.Choices.Intn(d.key+" rolls back", 3) > 0 {
+	_ = sleep(ctx, within(d.producer.world.Choices, d.key+" thinks", 0, 5*time.Second))
+	if d.producer.world.Choices.Intn(d.key+" rolls back", 3) > 0 {
 		return d.rollBack(ctx)
 	}
 	return d.commitAndSubmit(ctx)
@@ -155,14 +157,14 @@ func (d *deed) untilSendable(ctx context.Context) bool {
 		case state != pb.State_STATE_PENDING:
 			return false
 		}
-		if sleep(ctx, within(d.world.Choices, d.key+" waits", 200*time.Millisecond, 2*time.Second)) != nil {
+		if sleep(ctx, within(d.producer.world.Choices, d.key+" waits", 200*time.Millisecond, 2*time.Second)) != nil {
 			return false
 		}
 	}
 	return false
 }
 
-// rollBackTooLate says by mistake that the business has rolled back, when its verdict is stored.
+// rollBackTooLate rolls back by mistake after the verdict is stored.
 func (d *deed) rollBackTooLate(ctx context.Context) error {
 	if !d.commits(ctx) {
 		return errRefused
@@ -172,7 +174,7 @@ func (d *deed) rollBackTooLate(ctx context.Context) error {
 	}
 	err := d.call(ctx, "late Rollback", d.sayRolledBack)
 	if err == nil && ctx.Err() == nil {
-		d.world.report("CONTRADICTION %s: a Rollback after the verdict is accepted", d.key)
+		d.producer.world.report("CONTRADICTION %s: a Rollback after the verdict is accepted", d.key)
 	}
 	return nil
 }
@@ -182,8 +184,8 @@ func (d *deed) sendOther(ctx context.Context) error {
 	other, _ := proto.Clone(d.message).(*pb.Message)
 	other.Body = []byte("other")
 	err := d.sendHalf(ctx, other)
-	if err == nil && d.world.Ledger.Fate(d.key) == faults.Undecided {
-		d.world.report("CORRUPTED %s: other content is accepted under its id", d.key)
+	if err == nil && d.producer.world.Ledger.Fate(d.key) == faults.Undecided {
+		d.producer.world.report("CORRUPTED %s: other content is accepted under its id", d.key)
 	}
 	return d.commitAndSubmit(ctx)
 }
@@ -197,11 +199,11 @@ func (d *deed) loseRecord(ctx context.Context) error {
 	if !d.untilSendable(ctx) {
 		return nil
 	}
-	d.world.checking.loseRecord(directName, d.id)
-	defer d.world.checking.foundRecord(directName, d.id)
+	d.producer.world.checking.loseRecord(directName, d.id)
+	defer d.producer.world.checking.foundRecord(directName, d.id)
 	err := d.call(ctx, "SendHalfMessage anew", func(ctx context.Context, api pb.MessageHandlerServiceClient) error {
 		_, err := api.SendHalfMessage(ctx, &pb.SendHalfMessageRequest{
-			Producer: directName, CallbackTarget: d.target(), MarkerStore: directName, Message: d.message,
+			Producer: directName, CallbackTarget: d.producer.target(), MarkerStore: directName, Message: d.message,
 		})
 		return err
 	})

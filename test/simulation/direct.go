@@ -16,8 +16,8 @@ import (
 	"github.com/msghandler/msghandler/test/faults"
 )
 
-// directName is a producer without SDK: it calls the API itself, each time at another coordinator, says things twice,
-// too early or too late, and drops a marker when it is told so.
+// directName is a producer without SDK: each call goes to another coordinator, or comes twice,
+// too early or too late, and a marker is dropped when a coordinator says so.
 const directName = "direct"
 
 // direct is the producer directName. Its data are the ledger's, so a kill of its process changes nothing.
@@ -32,7 +32,7 @@ type direct struct {
 	mu sync.Mutex
 	// silent are the messages about which each answer is UNKNOWN: their markers are dropped, or their Submit says all.
 	silent map[string]bool
-	// kept are the messages whose markers stay, and trusted those whose Submit was taken as their verdict.
+	// kept are the messages whose markers stay, and trusted the messages whose Submit was their verdict.
 	kept, trusted map[string]bool
 }
 
@@ -136,10 +136,10 @@ func (p *direct) DeleteBusiness(
 
 // deed is the business of one message.
 type deed struct {
-	*direct
-	id, key string
-	message *pb.Message
-	trusts  bool
+	producer *direct
+	id, key  string
+	message  *pb.Message
+	trusts   bool
 }
 
 // directWay is how a business of the producer goes.
@@ -178,7 +178,7 @@ func (p *direct) act(id string) {
 	w, key := p.world, directName+"/"+id
 	way := p.way(key)
 	d := &deed{
-		direct: p, id: id, key: key, trusts: w.drawn.keys["submit.trust"] == "true",
+		producer: p, id: id, key: key, trusts: w.drawn.keys["submit.trust"] == "true",
 		message: &pb.Message{
 			Id: id, Exchange: exchange, RoutingKey: directName, Headers: map[string]string{"order": id},
 			Body: bytes.Repeat([]byte(id+" "), 1+w.Choices.Intn(key+" size", 200)),

@@ -12,7 +12,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// answerFaults are those of producers' answers to coordinators. An answer that is no verdict costs a question, and the
+// answerFaults spoil producers' answers to coordinators. An answer that is no verdict costs a question, and the
 // questions of a message may be used up.
 var answerFaults = []fault{
 	{name: "late answers", chance: 20, start: answering(answerLate)},
@@ -57,7 +57,7 @@ func answerFailing(ctx context.Context, d draws, in any, honest grpc.UnaryHandle
 	return nil, status.Error([]codes.Code{codes.Internal, codes.Unavailable, codes.NotFound}[d.intn("code", 3)], "spoiled")
 }
 
-// confirmed is the honest answer to a Confirm; nil: it is another call, or it failed.
+// confirmed is the honest answer to a Confirm; nil for another call, or a failed one.
 func confirmed(ctx context.Context, in any, honest grpc.UnaryHandler) (*pb.ConfirmResponse, any, error) {
 	out, err := honest(ctx, in)
 	r, _ := out.(*pb.ConfirmResponse)

@@ -7,7 +7,7 @@ import (
 	"github.com/msghandler/msghandler/dev/embedded/amqpbroker"
 )
 
-// brokerFaults are those of the broker. Refusals end messages as DEAD when send.backoff is used up.
+// brokerFaults are faults of the broker. Refusals end messages as DEAD when send.backoff is used up.
 var brokerFaults = []fault{
 	{name: "nacks", chance: 20, start: judging(amqpbroker.Nack), excuse: excuse{refused: true, markers: true}},
 	{name: "returns", chance: 20, start: judging(amqpbroker.Return), excuse: excuse{refused: true, markers: true}},

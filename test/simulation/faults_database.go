@@ -7,7 +7,7 @@ import (
 	"github.com/msghandler/msghandler/test/simulation/modeldb"
 )
 
-// databaseFaults are those of producers' and consumers' databases, and of the connections with them.
+// databaseFaults are faults of producers' and consumers' databases, and of the connections with them.
 var databaseFaults = []fault{
 	{name: "database cuts", chance: 50, start: cutDatabases},
 	{name: "slow databases", chance: 30, start: slowDatabases},

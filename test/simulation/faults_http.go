@@ -10,7 +10,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// httpFaults are those of answers by HTTP: what stands between a producer and a coordinator may answer in the place of
+// httpFaults are faults of answers by HTTP: a proxy between a producer and a coordinator may answer in the place of
 // the producer.
 var httpFaults = []fault{
 	{name: "HTTP pages", chance: 40, start: answerByPages, excuse: excuse{web: true}},

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// networkFaults are those of connections.
+// networkFaults are faults of connections.
 var networkFaults = []fault{
 	{name: "cuts", chance: 60, start: cutWrites},
 	{name: "delays", chance: 60, start: delayWrites},

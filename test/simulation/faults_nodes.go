@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// nodeFaults are those of the coordinators' and producers' processes.
+// nodeFaults are faults of the coordinators' and producers' processes.
 var nodeFaults = []fault{
 	{name: "kills", chance: 50, start: killNodes},
 	{name: "producer kills", chance: 40, start: killProducers},

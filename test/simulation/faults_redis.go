@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// redisFaults are those of Redis itself.
+// redisFaults are faults of Redis itself.
 var redisFaults = []fault{
 	{name: "scripts", chance: 25, start: forgetScripts},
 	{name: "loading", chance: 20, start: loadRedis},
@@ -85,7 +85,7 @@ func cutPower(most time.Duration) func(context.Context, *World, draws) {
 // lateAnswer is how long the answer of a Redis that is gone may take to its producer: connections are slow at times.
 const lateAnswer = 15 * time.Second
 
-// forget notes that what was written since a time is forgotten.
+// forget notes that the writes since a time are forgotten.
 func (f *faulty) forget(since time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -63,7 +63,7 @@ const markingPrefix = "marking"
 // and one is called by HTTP. Two have markers in SQL, and the last has a local message table.
 var kinds = []string{"called", "attending", webName, markingPrefix, markingPrefix + "-attending", "queueing"}
 
-// webName is the producer that is called by HTTP.
+// webName is the producer with callbacks by HTTP.
 const webName = "web"
 
 // inMemory says that a producer has its data in memory.

@@ -21,7 +21,7 @@ type redisScripts struct {
 	state *lua.LState
 	// compiled are the scripts by their hashes, also those that Redis has forgotten.
 	compiled map[string]*lua.LFunction
-	// commands is the peer of commands in scripts, and answer what it writes.
+	// commands is the peer of commands in scripts, and answer has its replies.
 	commands *server.Peer
 	answer   bytes.Buffer
 	writer   *bufio.Writer
@@ -31,7 +31,7 @@ type redisScripts struct {
 // protos are the compiled scripts of all worlds of the process, by their hashes.
 var protos sync.Map
 
-// libraries are those that scripts of Redis have. The first loads cjson.
+// libraries are the Lua libraries of Redis's scripts. The first loads cjson.
 var libraries = []struct {
 	name string
 	open lua.LGFunction
@@ -195,7 +195,7 @@ func pushReply(l *lua.LState, kind, words string) int {
 	return 1
 }
 
-// luaOf is what a script sees of an answer.
+// luaOf is an answer as scripts see it.
 func luaOf(l *lua.LState, answer any) lua.LValue {
 	switch a := answer.(type) {
 	case nil:
@@ -222,7 +222,7 @@ func luaOf(l *lua.LState, answer any) lua.LValue {
 	panic(fmt.Sprintf("an answer of the type %T", answer))
 }
 
-// writeReply writes what a script returns.
+// writeReply writes the result of a script.
 func writeReply(peer *server.Peer, v lua.LValue) {
 	switch v := v.(type) {
 	case lua.LBool:

@@ -9,7 +9,7 @@ import (
 
 // drawnSettings are the settings of a world's coordinators, as the seed draws them.
 type drawnSettings struct {
-	// keys are of the configuration, and schedules those of loops that no key sets.
+	// keys are of the configuration, and schedules of the loops without a key.
 	keys, schedules map[string]string
 	// heartbeat is that of connections to the broker, and poll how often relays read their tables.
 	heartbeat, poll time.Duration

@@ -15,7 +15,7 @@ import (
 var (
 	seed      = flag.Uint64("seed", 1, "the seed of the first run")
 	runs      = flag.Int("runs", 3, "how many runs of TestSimulation there are, each with the next seed")
-	smallRuns = flag.Int("small", 2000, "how many runs of TestSmallWorlds there are, each with the next seed")
+	smallRuns = flag.Int("small", 700, "how many runs of TestSmallWorlds there are, each with the next seed")
 	only      = flag.String("only", "", "the names of the faults that may happen, separated by commas; empty: all")
 	showLog   = flag.Bool("log", false, "write all log lines of the runs to standard error")
 )

@@ -17,7 +17,7 @@ import (
 // orderTable holds what the businesses are about. Its committed rows are the truth about commits.
 const orderTable = `CREATE TABLE orders (producer TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (producer, id))`
 
-// databases are those of a world.
+// databases are the databases of a world.
 type databases struct {
 	mu  sync.Mutex
 	all []*sqlDatabase
@@ -203,7 +203,7 @@ func (d *sqlDatabase) moveTo(server *modeldb.Server) (before *modeldb.Server) {
 	return before
 }
 
-// rows reads what is committed.
+// rows reads the committed rows.
 func (d *sqlDatabase) rows(query string, args ...any) [][]any {
 	rows, err := d.primary().Read(query, args...)
 	if err != nil {

@@ -49,7 +49,7 @@ type Options struct {
 	Log io.Writer
 }
 
-// Report is what a run came to.
+// Report is the result of a run.
 type Report struct {
 	Seed uint64
 	// Wrong are the defects; none: the run is green.
@@ -102,7 +102,7 @@ type World struct {
 	// life ends with the run.
 	life context.Context //nolint:containedctx // the world has one life
 	end  context.CancelFunc
-	// background holds what outlives its caller.
+	// background has the goroutines that outlive their caller.
 	background sync.WaitGroup
 
 	mu    sync.Mutex
@@ -229,7 +229,7 @@ func (w *World) stop() {
 	}
 }
 
-// close ends what is left.
+// close ends all remaining parts.
 func (w *World) close() {
 	w.end()
 	if w.consumer != nil {
