@@ -126,7 +126,8 @@ func scriptCalls(s *Store, bound int) []scriptCall {
 		{"due", "parked", callWith([]any{sendable, bound, pageWork, 0, 2, "events", ""})},
 		{"due", "pages", callWith([]any{pending, bound, bound, 0, 0, "orders", bound})},
 		{"claim", "", callWith(claimed(sendable, bound, 1, "events", 1, "orders", "", bound, bound, "orders", bound))},
-		{"create", "", callWith([]any{bound}, ids("digest", bound, record)...)},
+		{"create", "", callWith([]any{bound, bound}, ids("digest", bound, record, "customer-7")...)},
+		{"point", "", callWith(nil, ids("customer-7")...)},
 		{"create_paged", "", callWith([]any{bound}, ids("digest", bound, record)...)},
 		{"submit", "", callWith(claimed("1----", bound), ids("")...)},
 		{"trust", "", callWith(claimed("2----", bound), ids("", bound)...)},
@@ -191,6 +192,8 @@ func fillMember(ctx context.Context, pipe redis.Pipeliner, base, id string, now 
 		pipe.HSet(ctx, base+leasesKey, id, "a/b.1")
 	}
 	pipe.ZAdd(ctx, base+pagesKey, redis.Z{Score: float64(now) * 2, Member: id})
+	pipe.HSet(ctx, base+keysKey, id, "customer-7")
+	pipe.ZAdd(ctx, base+chainPrefix+"customer-7", redis.Z{Score: float64(now), Member: id})
 }
 
 // fillShared writes a member into every key that producers share.
