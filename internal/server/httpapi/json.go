@@ -48,8 +48,14 @@ var stopped = regexp.MustCompile(`^proto:.(?:syntax error )?(?:\(line (\d+):(\d+
 var fixedWords = regexp.MustCompile(
 	`^(?:invalid value for (\w+) (?:field \w+|key)|unexpected token|duplicate map key|invalid value|[^"']*)`)
 
+// lineBreak begins the words of protojson about a line break inside a text, as base64 has after 76 characters.
+const lineBreak = `invalid character '\n' in string`
+
 // withoutQuote is why protojson stopped, without what it quotes of the request.
 func withoutQuote(reason string) string {
+	if strings.HasPrefix(reason, lineBreak) {
+		return `a text has a line break: write \n for it, and base64 in one line (base64 -w0)`
+	}
 	found := fixedWords.FindStringSubmatch(reason)
 	if found[1] == "bytes" {
 		return "bytes must be base64 in JSON"

@@ -63,6 +63,8 @@ func TestErrorsOfJSONQuoteNothing(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"message":{"body":"secret word"}}`: "message.body cannot be read from JSON (line 1, column 20): " +
 			"bytes must be base64 in JSON",
+		"{\"message\":{\"body\":\"c2Vj\nsecret\"}}": "message.body cannot be read from JSON (line 1, column 20): " +
+			`a text has a line break: write \n for it, and base64 in one line (base64 -w0)`,
 		"\uFEFF{}": "the request begins with a byte order mark (EF BB BF): " +
 			"send UTF-8 without it",
 		`{"message":{"id":{"secret":1}}}`:        "",
