@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 func TestChainComesInItsOrder(t *testing.T) {
 	r := start(t, settings(func(c *config.Config) {
 		c.Confirm.Schedule, c.Send.Schedule = "@every 1h", "@every 1h"
-		c.Redis.Shards = 4
+		c.Redis.Shards, c.DeleteBusiness.When = 4, config.AfterAck
 	}))
 	r.awaitReady(t)
 	p, client := startOrders(t), r.producers(t)
@@ -50,4 +51,8 @@ func TestChainComesInItsOrder(t *testing.T) {
 			t.Fatalf("delivery %d does not come", i)
 		}
 	}
+	// The markers are deleted after the acknowledgements, in whatever shard the messages are.
+	r.awaitStats(t, "no message stays", func(stats *adminv1.GetStatsResponse) bool {
+		return !slices.ContainsFunc(stats.GetStates(), func(s *adminv1.StateStats) bool { return s.GetCount() > 0 })
+	})
 }

@@ -80,8 +80,10 @@ func (d *markerDeleter) admit(held []delivery.Leased) (rest []delivery.Leased) {
 			rest = append(rest, h)
 			continue
 		}
-		// The content is not needed any more.
-		h.Message = halfmsg.Message{Name: h.Name, CallbackTarget: h.CallbackTarget, MarkerStore: h.MarkerStore}
+		// The content is not needed any more. The ordering key says in which shard the message is.
+		h.Message = halfmsg.Message{
+			Name: h.Name, OrderingKey: h.OrderingKey, CallbackTarget: h.CallbackTarget, MarkerStore: h.MarkerStore,
+		}
 		q.lane.Push(&h)
 	}
 	return rest
