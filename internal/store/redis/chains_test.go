@@ -182,7 +182,7 @@ func TestHeldChainCostsAPassNothing(t *testing.T) {
 	t.Parallel()
 	c := newChain(t, 1)
 	var messages []halfmsg.Message
-	for i := range 900 {
+	for i := range 200 {
 		messages = append(messages, halfmsg.Message{
 			Name:        halfmsg.Name{Producer: "orders", ID: fmt.Sprint("held", i)},
 			OrderingKey: "customer-7", ConfirmAfter: time.Hour,
