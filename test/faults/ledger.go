@@ -87,6 +87,22 @@ func (l *Ledger) Had(key string, content Content) {
 	})
 }
 
+// Replayed is noted for a message that an operator has stored again, with the content of another one, whose id may be
+// its own.
+func (l *Ledger) Replayed(key, of string) {
+	l.mu.Lock()
+	content, at := Content{}, time.Now()
+	if e := l.entries[of]; e != nil {
+		content = e.Content
+	}
+	l.mu.Unlock()
+	l.change(key, "operator", "replays it", func(e *Entry) {
+		if !e.Sent {
+			e.Sent, e.Content, e.Accepted, e.AcceptedAt, e.Fate = true, content, true, at, Committed
+		}
+	})
+}
+
 // Accepted is noted once SendHalfMessage has been answered with OK.
 func (l *Ledger) Accepted(key string) {
 	l.change(key, "producer", "the half message is accepted", func(e *Entry) {

@@ -25,7 +25,7 @@ type consumer struct {
 
 // startConsumer declares the queue, and consumes until the world ends.
 func startConsumer(w *World) (*consumer, error) {
-	if err := declare(w); err != nil {
+	if err := w.onBroker(declareQueues); err != nil {
 		return nil, err
 	}
 	c := &consumer{world: w, host: w.Network.Host("consumer", "10.3.0.1"), over: make(chan struct{})}
@@ -42,8 +42,8 @@ func startConsumer(w *World) (*consumer, error) {
 
 func (c *consumer) close() { <-c.over }
 
-// declare makes the exchange and the queue before anything breaks.
-func declare(w *World) error {
+// onBroker does something at the broker, beside the network.
+func (w *World) onBroker(do func(channel *amqp.Channel) error) error {
 	conn, err := amqp.DialConfig("amqp://guest:guest@broker/", amqp.Config{Dial: w.Broker.Dial})
 	if err != nil {
 		return err
@@ -53,6 +53,11 @@ func declare(w *World) error {
 	if err != nil {
 		return err
 	}
+	return do(channel)
+}
+
+// declareQueues makes the exchange and the queues.
+func declareQueues(channel *amqp.Channel) error {
 	if err := channel.ExchangeDeclare(exchange, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
 		return err
 	}
@@ -131,6 +136,7 @@ func (w *World) got(d amqp.Delivery) {
 			}
 		}
 	}
+	w.acts.got(d.AppId + "/" + d.MessageId)
 	w.Ledger.Got(d.AppId+"/"+d.MessageId, faults.Copy{
 		Content: faults.NewContent(d.Exchange, d.RoutingKey, headers, d.Body), Attempt: attempt, Redelivered: d.Redelivered,
 	})

@@ -15,22 +15,10 @@ var coveredFlag = flag.String("covered", "", "the file with the coverage of many
 var notCovered = map[string]string{
 	"reply claim list of 2":        "only foreign hands leave an index entry without its record",
 	"reply claim list of 3":        "only foreign hands leave keys of another type",
-	"reply create OVER":            "the world sets no limits.unfinished",
 	"reply create KEYHELD":         "no message of the world has an ordering key",
 	"reply move WAITS":             "no message of the world has an ordering key",
-	"reply replay *":               "no operator acts in the world",
-	"move none replay sendable":    "no operator acts in the world",
-	"move abandoned retry *":       "no operator acts in the world",
-	"move dead retry *":            "no operator acts in the world",
-	"move pending retry *":         "no operator acts in the world",
-	"move sendable retry *":        "no operator acts in the world",
-	"move acknowledged retry *":    "no operator acts in the world",
-	"move pending discard *":       "no operator acts in the world",
-	"move abandoned discard *":     "no operator acts in the world",
-	"move dead discard *":          "no operator acts in the world",
 	"move pending released *":      "coordinators stop when everything is final, or are killed",
 	"move acknowledged released *": "coordinators stop when everything is final, or are killed",
-	"sometimes outcomes of one*":   "the world has one shard",
 }
 
 // TestCovered judges the coverage of all runs of make simulate.

@@ -78,6 +78,7 @@ func cutPower(most time.Duration) func(context.Context, *World, draws) {
 			w.Redis.host.Cut(func(*Conn) bool { return true })
 			w.faulty.forget(from)
 			w.checking.forget()
+			w.acts.forget(from)
 		})
 	}
 }

@@ -92,7 +92,8 @@ func (d draws) long(what string, least, most time.Duration) time.Duration {
 
 // allFaults is the table of faults.
 var allFaults = slices.Concat(
-	networkFaults, nodeFaults, redisFaults, brokerFaults, answerFaults, httpFaults, databaseFaults,
+	networkFaults, nodeFaults, redisFaults, brokerFaults, queueFaults, answerFaults, httpFaults, databaseFaults,
+	operatorFaults,
 )
 
 // faulty is what is broken in a world.
@@ -123,6 +124,9 @@ func (f *faulty) names() (names []string) {
 	return names
 }
 
+// hasFault says whether the seed has drawn a kind of fault.
+func (w *World) hasFault(name string) bool { return slices.Contains(w.faulty.names(), name) }
+
 // drawFaults draws the faults of the seed.
 func (w *World) drawFaults() {
 	for _, one := range allFaults {
@@ -151,7 +155,7 @@ func (w *World) breakThings() {
 	for _, one := range w.faulty.drawn {
 		one.start(ctx, w, draws{w.Choices, one.name, &w.faulty.strikes, w.pace})
 	}
-	w.note("faults: %v", w.faulty.names())
+	w.note("faults: %v; settings: %v", w.faulty.names(), w.drawn.keys)
 }
 
 // goes runs a part of a fault.
@@ -176,16 +180,20 @@ func (w *World) stopFaults() {
 }
 
 // judgePublished implements amqpbroker.Judge.
-func (f *faulty) judgePublished(p amqpbroker.Published) amqpbroker.Verdict {
-	f.mu.Lock()
-	judges := f.judges
-	f.mu.Unlock()
+func (w *World) judgePublished(p amqpbroker.Published) amqpbroker.Verdict {
+	w.faulty.mu.Lock()
+	judges := w.faulty.judges
+	w.faulty.mu.Unlock()
+	v := amqpbroker.Ack
 	for _, judge := range judges {
-		if v := judge(p); v != amqpbroker.Ack {
-			return v
+		if v = judge(p); v != amqpbroker.Ack {
+			break
 		}
 	}
-	return amqpbroker.Ack
+	if v == amqpbroker.Ack || v == amqpbroker.CloseConn || v == amqpbroker.Forget {
+		w.losses.store(p.AppID+"/"+p.MessageID, v == amqpbroker.Forget)
+	}
+	return v
 }
 
 // answering lets a call of a coordinator be answered, or not.

@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -75,7 +76,7 @@ func (w *World) arrived() bool {
 		return true
 	}
 	for key, e := range undelivered {
-		if w.isForgotten(key, e.AcceptedAt) {
+		if w.isForgotten(key, e.AcceptedAt) || w.acts.hasDiscarded(key) || w.losses.hasLost(key) {
 			delete(undelivered, key)
 		}
 	}
@@ -95,22 +96,30 @@ func (w *World) failedRows() (all []standing) {
 	return all
 }
 
-// messages lists the messages in some states.
-func (w *World) messages(states ...pb.State) (all []standing, err error) {
-	node := w.Nodes[0]
+// admin returns a client of a coordinator for operators, and what closes its connection.
+func (w *World) admin(node *Node) (client adminv1.AdminServiceClient, closeConn func(), err error) {
 	conn, err := grpc.NewClient("passthrough:///"+node.Address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			return w.observer.Dial(ctx, "tcp", addr)
 		}))
 	if err != nil {
+		return nil, nil, err
+	}
+	return adminv1.NewAdminServiceClient(conn), func() { _ = conn.Close() }, nil
+}
+
+// messages lists the messages in some states.
+func (w *World) messages(states ...pb.State) (all []standing, err error) {
+	client, closeConn, err := w.admin(w.Nodes[0])
+	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = conn.Close() }()
+	defer closeConn()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for _, state := range states {
-		page, err := adminv1.NewAdminServiceClient(conn).ListMessages(ctx, &adminv1.ListMessagesRequest{
+		page, err := client.ListMessages(ctx, &adminv1.ListMessagesRequest{
 			Filter: &adminv1.MessageFilter{State: state}, PageSize: 1000,
 		})
 		if err != nil {
@@ -158,7 +167,14 @@ func (w *World) judge() {
 		}
 	}
 	slices.Sort(end.Markers)
-	end.Markers = slices.DeleteFunc(end.Markers, func(key string) bool { return end.Underway[key] || end.Parked[key] })
+	end.Markers = slices.DeleteFunc(end.Markers, func(key string) bool {
+		return end.Underway[key] || end.Parked[key] || w.acts.hasDiscarded(key)
+	})
+	still := maps.Clone(end.Underway)
+	maps.Copy(still, end.Parked)
+	for _, wrong := range w.acts.wrong(still) {
+		w.report("%s", wrong)
+	}
 	for _, statement := range w.databases.unknown() {
 		w.report("the model database does not know a statement: %s", statement)
 	}
@@ -171,6 +187,12 @@ func (w *World) judge() {
 	for _, f := range faults.Check(w.Ledger, end) {
 		if f.Verdict == faults.Lost && w.isForgotten(f.Key, w.Ledger.Undelivered()[f.Key].AcceptedAt) {
 			continue // no promise covers a message whose only record is lost
+		}
+		if f.Verdict == faults.Lost && w.acts.hasDiscarded(f.Key) {
+			continue
+		}
+		if (f.Verdict == faults.Lost || f.Verdict == faults.Effect) && w.losses.hasLost(f.Key) {
+			continue
 		}
 		if w.databases.isLost(f.Key) && f.Verdict != faults.Stuck && f.Verdict != faults.Phantom {
 			continue

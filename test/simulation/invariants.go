@@ -10,9 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
 	"github.com/msghandler/msghandler/internal/ground/assert"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
@@ -66,6 +63,7 @@ func newChecking(w *World) *checking {
 	j.observer, err = wire.NewObserver(j.redisTime, func(c wire.ScriptCall) {
 		j.leases.See(c)
 		j.coverage.See(c)
+		w.acts.see(c)
 		if w.faulty.excuse.forgets {
 			j.noteStored(checks.Begun(c))
 		}
@@ -235,18 +233,14 @@ func (j *checking) judge() {
 
 // stats are the counts of a coordinator.
 func (j *checking) stats() (stats []halfmsg.Stat, err error) {
-	conn, err := grpc.NewClient("passthrough:///"+j.world.Nodes[0].Address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
-			return j.world.observer.Dial(ctx, "tcp", addr)
-		}))
+	client, closeConn, err := j.world.admin(j.world.Nodes[0])
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = conn.Close() }()
+	defer closeConn()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	answer, err := adminv1.NewAdminServiceClient(conn).GetStats(ctx, &adminv1.GetStatsRequest{})
+	answer, err := client.GetStats(ctx, &adminv1.GetStatsRequest{})
 	for _, s := range answer.GetStates() {
 		stat := halfmsg.Stat{State: halfmsg.State(s.GetState()), Count: s.GetCount()}
 		stats = append(stats, stat)

@@ -11,8 +11,11 @@ import (
 )
 
 // counted is how many publishes the coordinators count as acknowledged, and how many as refused or unanswered; -1 where
-// a coordinator was killed, and its counts with it.
+// a coordinator was killed, and its counts with it, or where the broker has lost what it has acknowledged.
 func (w *World) counted() (acknowledged, open int) {
+	if w.losses.any() {
+		return -1, 0
+	}
 	for _, n := range w.Nodes {
 		if n.processes() > 1 {
 			return -1, 0

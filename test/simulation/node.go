@@ -24,7 +24,10 @@ type Node struct {
 	mu sync.Mutex
 	// generation counts the processes.
 	generation int
-	process    *process
+	// flags are the settings, and reload has the process read them again.
+	flags   map[string]string
+	reload  chan struct{}
+	process *process
 }
 
 // process is one run of a coordinator.
@@ -41,7 +44,7 @@ type process struct {
 func (w *World) settings(host string) map[string]string {
 	keys := map[string]string{
 		"grpc.addr": host + ":9090", "http.addr": host + ":9091", "access.anonymous": "true",
-		"redis.url": "redis://" + redisAddr + "/0?client_name=coordinator", "redis.shards": "1",
+		"redis.url":          "redis://" + redisAddr + "/0?client_name=coordinator",
 		"amqp.url":           "amqp://guest:guest@" + brokerAddr + "/?heartbeat=" + fmt.Sprint(w.drawn.heartbeat.Seconds()),
 		"callbacks.allow":    "*:*",
 		"callbacks.networks": "10.0.0.0/8",
@@ -61,7 +64,8 @@ func (n *Node) start() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	at := fmt.Sprintf("10.1.0.%d", n.Number+1)
-	settings, err := config.Load(config.Sources{Flags: n.world.settings(at)})
+	n.flags, n.reload = n.world.settings(at), make(chan struct{})
+	settings, err := config.Open(config.Sources{Flags: n.flags})
 	if err != nil {
 		return err
 	}
@@ -72,13 +76,17 @@ func (n *Node) start() error {
 	if n.world.outbox != nil {
 		p.database = n.world.outbox.address()
 	}
-	p.app, err = app.New(context.Background(), settings, app.Deps{
+	deps := app.Deps{
 		Version: "simulation", Network: p.host.Network(), Bounds: app.Bounds{
 			Schedules: n.world.drawn.schedules, Unwatched: n.world.drawn.rest > 0, Rest: n.world.drawn.rest,
 		},
 		OpenDatabase: func(string) *sql.DB { return n.world.databases.open(p.database) },
 		Logger:       slog.New(n.world.log.handler(p.host.name)),
-	})
+	}
+	if n.world.hasFault(reloadsName) {
+		deps.Configuration, deps.Reload = settings, n.reload
+	}
+	p.app, err = app.New(context.Background(), settings.Config, deps)
 	if err != nil {
 		return err
 	}

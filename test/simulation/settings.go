@@ -37,6 +37,8 @@ var options = []option{
 	{"send.batch", []string{"500", "3"}},
 	{"done.retention", []string{"10m", "1m", "24h"}},
 	{"archive.retention", []string{"0", "5m"}},
+	{"redis.shards", []string{"1", "1", "2", "3"}},
+	{"producers.called.max_unfinished", []string{"1000000", "1000000", "3"}},
 }
 
 // slowOptions take the place of options in a slow world.

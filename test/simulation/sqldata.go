@@ -172,7 +172,8 @@ func (w *World) rowsWait() bool {
 			return true
 		}
 	}
-	return len(w.effects.counts()) < w.Ledger.DeliveredIDs()
+	counts := w.effects.counts()
+	return len(counts)+w.losses.withoutEffect(counts) < w.Ledger.DeliveredIDs()
 }
 
 // primary is the server that has the name now.

@@ -97,6 +97,8 @@ type World struct {
 	log       *worldLog
 	faulty    faulty
 	checking  *checking
+	acts      *acts
+	losses    *losses
 	pace      pace
 	drawn     drawnSettings
 	// life ends with the run.
@@ -149,9 +151,13 @@ func newWorld(t *testing.T, seed uint64, o Options) *World {
 	if w.Choices == nil {
 		w.Choices = NewChoices(seed)
 	}
+	w.acts, w.losses = newActs(w), newLosses(w)
 	w.pace = drawPace(w.Choices, o)
 	w.drawFaults()
 	w.drawn, w.faulty.strikes.allowed = drawSettings(w.Choices, w.pace, w.faulty.excuse.forgets), o.Strikes
+	if w.hasFault(replaysName) && w.drawn.keys["archive.retention"] == "0" {
+		w.drawn.keys["archive.retention"] = "1h"
+	}
 	w.databases.lost, w.databases.held = map[string]bool{}, map[string][]span{}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.checking = newChecking(w)
@@ -191,7 +197,7 @@ func (w *World) open() error {
 	if err != nil {
 		return err
 	}
-	w.Broker = amqpbroker.New(amqpbroker.Config{Judge: w.faulty.judgePublished, Logger: slog.New(slog.DiscardHandler)})
+	w.Broker = amqpbroker.New(amqpbroker.Config{Judge: w.judgePublished, Logger: slog.New(slog.DiscardHandler)})
 	w.brokerHost = w.Network.Host("broker", "10.0.0.2")
 	if err := w.brokerHost.Serve(brokerAddr, func(c net.Conn) { _ = w.Broker.ServeConn(c) }); err != nil {
 		return err

@@ -12,10 +12,10 @@
 //
 // Refused are transactions, basic.recover, a prefetch of the channel, bindings between exchanges, and streams. Without
 // effect are x-expires, x-max-length, x-max-length-bytes and x-overflow, alternate, internal and auto-delete exchanges,
-// priorities, the user id of a message, and the CC and BCC headers. There are no alarms and no flow control.
+// priorities, the user id of a message, and the CC and BCC headers. There is no flow control.
 //
 // Beyond what RabbitMQ can do, a Judge may decide the outcome of each publishing: a broker that nacks, returns or
-// breaks the connection on demand.
+// breaks the connection on demand, or forgets what it has confirmed. Alarm stops publishings, as a lack of memory does.
 package amqpbroker
 
 import (
@@ -59,6 +59,7 @@ type Broker struct {
 	connections map[*connection]struct{}
 	listeners   []net.Listener
 	names       int
+	alarm       *alarm
 	closed      bool
 
 	running sync.WaitGroup
@@ -154,6 +155,7 @@ func (b *Broker) ServeConn(nc net.Conn) error {
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	b.closed = true
+	b.endAlarm()
 	for c := range b.connections {
 		c.cut()
 	}

@@ -203,6 +203,47 @@ func TestJudgeMayBlock(t *testing.T) {
 	}
 }
 
+// During an alarm a publishing waits, its connection is told, and the end of the alarm lets both go on.
+func TestAlarmHoldsPublishings(t *testing.T) {
+	t.Parallel()
+	b := start(t, amqpbroker.Config{})
+	conn := dial(t, b)
+	blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 4))
+	ch := confirming(t, conn)
+	end := b.Alarm("low on memory")
+	confirm := publish(t, ch, amqp.Publishing{})
+	if alarm := <-blocked; !alarm.Active || alarm.Reason != "low on memory" {
+		t.Errorf("told of %+v", alarm)
+	}
+	if confirm.Acked() {
+		t.Error("it is confirmed during the alarm")
+	}
+	end()
+	if alarm := <-blocked; alarm.Active {
+		t.Errorf("told of %+v at the end", alarm)
+	}
+	if !acked(t, confirm) {
+		t.Error("it is not confirmed after the alarm")
+	}
+}
+
+// A broker may confirm what it forgets.
+func TestJudgeForgetsConfirmedMessage(t *testing.T) {
+	t.Parallel()
+	b := start(t, amqpbroker.Config{Judge: func(amqpbroker.Published) amqpbroker.Verdict { return amqpbroker.Forget }})
+	if err := b.DeclareQueue("q"); err != nil {
+		t.Fatal(err)
+	}
+	ch := confirming(t, dial(t, b))
+	confirm, err := ch.PublishWithDeferredConfirm("", "q", true, false, amqp.Publishing{})
+	if err != nil || !acked(t, confirm) {
+		t.Fatalf("it is not confirmed: %v", err)
+	}
+	if depth := b.Depth("q"); depth != 0 {
+		t.Errorf("the queue has %d messages", depth)
+	}
+}
+
 func TestClosedBrokerTakesNoClients(t *testing.T) {
 	t.Parallel()
 	b := start(t, amqpbroker.Config{})

@@ -22,6 +22,7 @@ const (
 // serverCapabilities are the capabilities announced to clients.
 var serverCapabilities = []string{
 	"publisher_confirms", "basic.nack", "consumer_cancel_notify", "per_consumer_qos", "authentication_failure_close",
+	"connection.blocked",
 }
 
 // greet reads the protocol header and starts the handshake.

@@ -35,6 +35,8 @@ const (
 	CloseConn
 	// Return drops the message, and returns a mandatory message as one without a queue before it confirms.
 	Return
+	// Forget drops the message and confirms it, as a broker does that confirms before it stores, and fails.
+	Forget
 )
 
 // errCut ends a connection because a Judge said so.

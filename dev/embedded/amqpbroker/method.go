@@ -22,6 +22,9 @@ const (
 	connectionClose   methodID = 10<<16 | 50
 	connectionCloseOK methodID = 10<<16 | 51
 
+	connectionBlocked   methodID = 10<<16 | 60
+	connectionUnblocked methodID = 10<<16 | 61
+
 	channelOpen    methodID = 20<<16 | 10
 	channelOpenOK  methodID = 20<<16 | 11
 	channelClose   methodID = 20<<16 | 40

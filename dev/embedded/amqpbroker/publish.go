@@ -34,12 +34,14 @@ func (ch *channel) publish(cmd *command) error {
 		ch.published++
 		p.confirm = ch.published
 	}
+	ch.conn.awaitAlarm()
 	answer := basicAck
 	switch ch.judge(p) {
 	case Nack:
 		answer = basicNack
 	case Return:
 		ch.returnUnrouted(p)
+	case Forget:
 	case CloseConn:
 		ch.store(p)
 		return errCut
