@@ -51,6 +51,8 @@ type observed struct {
 	requests valueBuffer
 	replies  valueBuffer
 	waiting  []waitingCall
+	// gone says that the client got no more replies.
+	gone atomic.Bool
 }
 
 // waitingCall is a request without its reply.
@@ -80,7 +82,8 @@ func (c *observed) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. A connection of Pub/Sub has more replies than requests.
+// Write implements net.Conn. A connection of Pub/Sub has more replies than requests. A client that is gone is no error:
+// the server still runs the calls that it has read, and after an error it would not write what they did.
 func (c *observed) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	c.replies.add(b, func(value any, failed bool) {
@@ -92,7 +95,13 @@ func (c *observed) Write(b []byte) (int, error) {
 		c.observer.answered(call, value, failed)
 	})
 	c.mu.Unlock()
-	return c.Conn.Write(b)
+	if c.gone.Load() {
+		return len(b), nil
+	}
+	if _, err := c.Conn.Write(b); err != nil {
+		c.gone.Store(true)
+	}
+	return len(b), nil
 }
 
 // answered hands the parts of a call over.
