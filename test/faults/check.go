@@ -26,12 +26,16 @@ const (
 	Leftover Verdict = "LEFTOVER"
 	// Effect: delivered, and its consumers' database does not hold its effect exactly once.
 	Effect Verdict = "EFFECT"
+	// OutOfOrder: committed, and a later message of its chain reached the broker before it.
+	OutOfOrder Verdict = "OUT_OF_ORDER"
 	// Account: the coordinators' counts disagree with the ledger.
 	Account Verdict = "ACCOUNT"
 )
 
 // verdicts are all of them.
-var verdicts = []Verdict{Lost, Phantom, Corrupted, Contradiction, Stuck, Parked, Leftover, Dup, Effect, Account}
+var verdicts = []Verdict{
+	Lost, Phantom, Corrupted, Contradiction, Stuck, Parked, Leftover, Dup, Effect, OutOfOrder, Account,
+}
 
 // Finding is one defect. Key is empty when the defect concerns no single message.
 type Finding struct {
@@ -73,6 +77,7 @@ func Check(l *Ledger, end End) []Finding {
 			all = append(all, Finding{f.Verdict, key, f.Words})
 		}
 	}
+	all = append(all, l.overtaken()...)
 	for key := range end.Underway {
 		if l.entries[key] == nil {
 			all = append(all, Finding{Stuck, key, "no producer sent it, and it is on its way"})

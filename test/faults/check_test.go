@@ -177,3 +177,47 @@ func TestUnfinishedJournalLineIsIgnored(t *testing.T) {
 		t.Errorf("the journal holds %v, %v", lines, err)
 	}
 }
+
+// A committed message reaches the broker before the later messages of its chain.
+func TestCheckerFindsOvertakenMessages(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		reached  []string
+		fate     Fate
+		together bool
+		want     Verdict
+	}{
+		"in order":                   {reached: []string{"p/1", "p/2"}, fate: Committed},
+		"overtaken":                  {reached: []string{"p/2", "p/1"}, fate: Committed, want: OutOfOrder},
+		"overtaken, and not there":   {reached: []string{"p/2"}, fate: Committed, want: OutOfOrder},
+		"a copy after its successor": {reached: []string{"p/1", "p/2", "p/1"}, fate: Committed},
+		"rolled back":                {reached: []string{"p/2"}, fate: RolledBack},
+		"stored at the same time":    {reached: []string{"p/2", "p/1"}, fate: Committed, together: true},
+	} {
+		l := NewLedger()
+		content := NewContent("orders", "paid", nil, nil)
+		store := func(key string, fate Fate) {
+			l.Ordered(key, "p/k")
+			l.Sending(key, content)
+			l.Accepted(key)
+			l.Decide(key, fate)
+		}
+		store("p/1", row.fate)
+		store("p/2", Committed)
+		now := time.Now()
+		l.entries["p/1"].AcceptedAt, l.entries["p/2"].SentAt = now, now.Add(time.Second)
+		if row.together {
+			l.entries["p/2"].SentAt = now.Add(-time.Second)
+		}
+		for _, key := range row.reached {
+			l.Reached(key)
+		}
+		var got Verdict
+		for _, f := range l.overtaken() {
+			got = f.Verdict
+		}
+		if got != row.want {
+			t.Errorf("%s: %q, want %q", name, got, row.want)
+		}
+	}
+}

@@ -26,6 +26,11 @@ type Entry struct {
 	// Content is the content of the first SendHalfMessage; Sent says whether there was a SendHalfMessage.
 	Content Content
 	Sent    bool
+	// Chain names the producer and the ordering key; empty for no order. SentAt is when the first SendHalfMessage began.
+	Chain  string
+	SentAt time.Time
+	// reached is the place of the first copy among those that a broker has taken; 0 for none, or where nothing counts.
+	reached int
 	// Accepted says that SendHalfMessage was answered with OK, first at AcceptedAt.
 	Accepted   bool
 	AcceptedAt time.Time
@@ -53,6 +58,8 @@ type Ledger struct {
 	mu      sync.Mutex
 	entries map[string]*Entry
 	faults  []event
+	// reached counts the copies that a broker has taken.
+	reached int
 }
 
 // NewLedger is an empty ledger.
@@ -75,7 +82,7 @@ func (l *Ledger) Sending(key string, content Content) {
 	l.change(key, "producer", fmt.Sprintf("sends the half message, digest %x, of headers %x", content.Digest[:4],
 		content.Headers[:4]), func(e *Entry) {
 		if !e.Sent {
-			e.Sent, e.Content = true, content
+			e.Sent, e.Content, e.SentAt = true, content, time.Now()
 		}
 	})
 }

@@ -127,7 +127,7 @@ func (w *World) got(d amqp.Delivery) {
 	for name, value := range d.Headers {
 		switch v := value.(type) {
 		case string:
-			if name != publish.HeaderTrace {
+			if name != publish.HeaderTrace && name != publish.HeaderKey {
 				headers[name] = v
 			}
 		case int64:

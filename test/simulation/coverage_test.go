@@ -15,8 +15,7 @@ var coveredFlag = flag.String("covered", "", "the file with the coverage of many
 var notCovered = map[string]string{
 	"reply claim list of 2":        "only foreign hands leave an index entry without its record",
 	"reply claim list of 3":        "only foreign hands leave keys of another type",
-	"reply create KEYHELD":         "no message of the world has an ordering key",
-	"reply move WAITS":             "no message of the world has an ordering key",
+	"reply create KEYHELD":         "no chain of the world reaches limits.held_per_key",
 	"move pending released *":      "coordinators stop when everything is final, or are killed",
 	"move acknowledged released *": "coordinators stop when everything is final, or are killed",
 }

@@ -179,7 +179,8 @@ func (w *World) stopFaults() {
 	w.Ledger.Fault("everything is repaired")
 }
 
-// judgePublished implements amqpbroker.Judge.
+// judgePublished implements amqpbroker.Judge, and notes the order in which the broker acknowledges messages. An
+// unroutable message counts as well: its successors must wait for another copy.
 func (w *World) judgePublished(p amqpbroker.Published) amqpbroker.Verdict {
 	w.faulty.mu.Lock()
 	judges := w.faulty.judges
@@ -190,8 +191,10 @@ func (w *World) judgePublished(p amqpbroker.Published) amqpbroker.Verdict {
 			break
 		}
 	}
+	key := p.AppID + "/" + p.MessageID
 	if v == amqpbroker.Ack || v == amqpbroker.CloseConn || v == amqpbroker.Forget {
-		w.losses.store(p.AppID+"/"+p.MessageID, v == amqpbroker.Forget)
+		w.losses.store(key, v == amqpbroker.Forget)
+		w.Ledger.Reached(key)
 	}
 	return v
 }

@@ -38,7 +38,7 @@ func (w *World) heal() {
 	idle := 0
 	for end := time.Now().Add(w.pace.healing); time.Now().Before(end); time.Sleep(w.pace.look) {
 		underway, err := w.messages(pb.State_STATE_PENDING, pb.State_STATE_SENDABLE, pb.State_STATE_ACKNOWLEDGED)
-		underway = slices.DeleteFunc(underway, w.waitsElsewhere)
+		underway = withoutHeld(slices.DeleteFunc(underway, w.waitsElsewhere))
 		if err != nil || len(underway) > 0 || w.rowsWait() {
 			idle = 0
 			continue
@@ -69,6 +69,23 @@ func (w *World) isPromised(s standing) bool {
 		w.direct.isTrusted(s.key)
 }
 
+// withoutHeld leaves out the messages that wait for a message of their chain that is not on its way.
+func withoutHeld(underway []standing) []standing {
+	keys := map[string]bool{}
+	for _, s := range underway {
+		keys[s.key] = true
+	}
+	return slices.DeleteFunc(underway, func(s standing) bool { return s.heldBy() != "" && !keys[s.heldBy()] })
+}
+
+// heldBy is the message of its chain that a message waits for; empty where it waits for none.
+func (s standing) heldBy() string {
+	if s.record.GetHeldBy() == "" {
+		return ""
+	}
+	return s.record.GetProducer() + "/" + s.record.GetHeldBy()
+}
+
 // arrived says whether each committed message came, or is parked.
 func (w *World) arrived() bool {
 	undelivered := w.Ledger.Undelivered()
@@ -80,8 +97,9 @@ func (w *World) arrived() bool {
 			delete(undelivered, key)
 		}
 	}
-	parked, err := w.messages(pb.State_STATE_PENDING, pb.State_STATE_ABANDONED, pb.State_STATE_DEAD)
-	return err == nil && len(undelivered) <= len(parked)+len(w.failedRows())
+	standing, err := w.messages(pb.State_STATE_PENDING, pb.State_STATE_SENDABLE, pb.State_STATE_ABANDONED,
+		pb.State_STATE_DEAD)
+	return err == nil && len(undelivered) <= len(standing)+len(w.failedRows())
 }
 
 // failedRows are the messages of the plain outbox that the broker has refused until their attempts were used up. They
@@ -161,6 +179,9 @@ func (w *World) judge() {
 		end.Parked[s.key] = true
 		waits[s.key] = waitsFor(s.record)
 	}
+	for _, s := range underway {
+		excused[s.key] = excused[s.key] || excused[s.heldBy()]
+	}
 	for _, p := range w.producers {
 		if !w.faulty.excuse.stays(p.name()) {
 			end.Markers = append(end.Markers, p.markers()...)
@@ -170,6 +191,42 @@ func (w *World) judge() {
 	end.Markers = slices.DeleteFunc(end.Markers, func(key string) bool {
 		return end.Underway[key] || end.Parked[key] || w.acts.hasDiscarded(key)
 	})
+	w.judgeActs(end)
+	for _, f := range faults.Check(w.Ledger, end) {
+		stands := f.Verdict == faults.Stuck || f.Verdict == faults.Parked
+		if w.explains(f) || stands && excused[f.Key] {
+			continue
+		}
+		w.report("%s %s: %s; %s", f.Verdict, f.Key, f.Words, waits[f.Key])
+		if f.Key != "" {
+			w.note("all about %s:\n%s", f.Key, w.Ledger.History(f.Key))
+		}
+	}
+}
+
+// explains says whether the drawn faults explain a finding about a message, wherever the message stands.
+func (w *World) explains(f faults.Finding) bool {
+	discarded := w.acts.hasDiscarded(f.Key)
+	switch f.Verdict {
+	case faults.OutOfOrder: // no promise covers the place of a message whose only record is lost
+		if w.faulty.excuse.forgets || discarded {
+			return true
+		}
+	case faults.Lost: // or its delivery
+		if w.isForgotten(f.Key, w.Ledger.Undelivered()[f.Key].AcceptedAt) || discarded || w.losses.hasLost(f.Key) {
+			return true
+		}
+	case faults.Effect:
+		if w.losses.hasLost(f.Key) {
+			return true
+		}
+	default:
+	}
+	return w.databases.isLost(f.Key) && f.Verdict != faults.Stuck && f.Verdict != faults.Phantom
+}
+
+// judgeActs reports what operators, databases and the SDK did against their word.
+func (w *World) judgeActs(end faults.End) {
 	still := maps.Clone(end.Underway)
 	maps.Copy(still, end.Parked)
 	for _, wrong := range w.acts.wrong(still) {
@@ -182,27 +239,6 @@ func (w *World) judge() {
 		if w.Ledger.Fate(key) == faults.Committed && !w.databases.isLost(key) {
 			w.report("CONTRADICTION %s: its Send said that nothing was committed, and its business is", key)
 			w.note("all about %s:\n%s", key, w.Ledger.History(key))
-		}
-	}
-	for _, f := range faults.Check(w.Ledger, end) {
-		if f.Verdict == faults.Lost && w.isForgotten(f.Key, w.Ledger.Undelivered()[f.Key].AcceptedAt) {
-			continue // no promise covers a message whose only record is lost
-		}
-		if f.Verdict == faults.Lost && w.acts.hasDiscarded(f.Key) {
-			continue
-		}
-		if (f.Verdict == faults.Lost || f.Verdict == faults.Effect) && w.losses.hasLost(f.Key) {
-			continue
-		}
-		if w.databases.isLost(f.Key) && f.Verdict != faults.Stuck && f.Verdict != faults.Phantom {
-			continue
-		}
-		if excused[f.Key] && (f.Verdict == faults.Stuck || f.Verdict == faults.Parked) {
-			continue
-		}
-		w.report("%s %s: %s; %s", f.Verdict, f.Key, f.Words, waits[f.Key])
-		if f.Key != "" {
-			w.note("all about %s:\n%s", f.Key, w.Ledger.History(f.Key))
 		}
 	}
 }

@@ -61,13 +61,16 @@ const markingPrefix = "marking"
 
 // kinds are the producers with the SDK. The first three have their data in memory: one is called by gRPC, one attends,
 // and one is called by HTTP. Two have markers in SQL, and the last has a local message table.
-var kinds = []string{"called", "attending", webName, markingPrefix, markingPrefix + "-attending", "queueing"}
+var kinds = []string{"called", "attending", webName, markingPrefix, markingPrefix + "-attending", queueingName}
 
 // webName is the producer with callbacks by HTTP.
 const webName = "web"
 
 // inMemory says that a producer has its data in memory.
 func inMemory(kind string) bool { return slices.Contains(kinds[:3], kind) }
+
+// queueingName is the producer with a local message table, which hands over in no order.
+const queueingName = "queueing"
 
 // hasProducer says whether a world has a producer. The first is in each.
 func (w *World) hasProducer(kind string) bool {
@@ -119,7 +122,7 @@ func (w *World) startProducers() error {
 // openData makes the data of the producer, in SQL or in memory.
 func (s *service) openData() (err error) {
 	if !inMemory(s.called) {
-		s.data, err = s.world.newSQLData(s.called, s.called == "queueing")
+		s.data, err = s.world.newSQLData(s.called, s.called == queueingName)
 		return err
 	}
 	memory := newDatabase(s.called, s.world.Ledger)
@@ -285,11 +288,15 @@ func (s *service) act(id string) {
 	key := s.called + "/" + id
 	body := bytes.Repeat([]byte(id+" "), 1+w.Choices.Intn(key+" size", 200))
 	headers := map[string]string{"order": id}
-	w.Ledger.Sending(key, faults.NewContent(exchange, s.called, headers, body))
 	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: s.called, Headers: headers, Body: body}
-	if percent(w.Choices, key+" delayed", 10) {
+	switch {
+	case s.called != queueingName && percent(w.Choices, key+" keyed", 30):
+		m.OrderingKey = fmt.Sprint("key-", w.Choices.Intn(key+" of key", 3))
+		w.Ledger.Ordered(key, s.called+"/"+m.OrderingKey)
+	case percent(w.Choices, key+" delayed", 10):
 		m.Delay = w.pace.long(w.Choices, key+" delay", 0, time.Minute)
 	}
+	w.Ledger.Sending(key, faults.NewContent(exchange, s.called, headers, body))
 	if s.twin == nil || !percent(w.Choices, key+" runs twice", 40) {
 		w.believe(key, s.send(key, m))
 		return
