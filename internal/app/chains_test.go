@@ -11,7 +11,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// The messages of a chain come in the order in which they were stored, in whatever order they are submitted, and no
+// The messages of a chain come in the order in which they were stored, in any order of their Submits, and no
 // schedule holds them up: the passes come once an hour here.
 func TestChainComesInItsOrder(t *testing.T) {
 	r := start(t, settings(func(c *config.Config) {
@@ -51,7 +51,7 @@ func TestChainComesInItsOrder(t *testing.T) {
 			t.Fatalf("delivery %d does not come", i)
 		}
 	}
-	// The markers are deleted after the acknowledgements, in whatever shard the messages are.
+	// The markers are deleted after the acknowledgements, in each shard.
 	r.awaitStats(t, "no message stays", func(stats *adminv1.GetStatsResponse) bool {
 		return !slices.ContainsFunc(stats.GetStates(), func(s *adminv1.StateStats) bool { return s.GetCount() > 0 })
 	})

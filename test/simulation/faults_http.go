@@ -36,7 +36,7 @@ func (f *faulty) answerPage(w http.ResponseWriter, producer string, in proto.Mes
 }
 
 // answerByPages answers some calls with something that is no answer by the contract, and yet says COMMITTED about each
-// message. A coordinator that believes one of them delivers what nobody committed.
+// message. A coordinator that believes one of them delivers a message without a commit.
 func answerByPages(ctx context.Context, w *World, d draws) {
 	percent := 5 + d.intn("percent", 60)
 	w.faulty.mu.Lock()
