@@ -254,6 +254,10 @@ func TestAttendingProducersMessageNeedsNoTarget(t *testing.T) {
 	if !strings.Contains(err.Error(), "none given, and no one attends as producer orders") {
 		t.Errorf("got %v", err)
 	}
+	message.Message.Id = "" // which no producer that attends makes right
+	_, err = h.producers.SendHalfMessage(t.Context(), message)
+	wantCode(t, err, codes.InvalidArgument)
+	message.Message.Id = "1"
 	h.attend(t, "orders")
 	if _, err := h.producers.SendHalfMessage(t.Context(), message); err != nil {
 		t.Fatal(err)

@@ -134,12 +134,13 @@ func (p *producers) SendHalfMessage(
 	const call = "SendHalfMessage"
 	c := &check{}
 	o, err := p.server.origin(ctx, c, r)
-	if err != nil {
+	if err != nil && !errors.Is(err, errNotAttended) {
 		return nil, p.server.originFailed(ctx, call, r.GetProducer(), err)
 	}
 	c.path = "message"
 	message := p.server.build(c, o, r.GetMessage())
-	if err := cmp.Or(c.err(), o.mayName(c, &message)); err != nil {
+	// A wrong field comes first: the call is not to be repeated until a producer attends.
+	if err := cmp.Or(c.err(), err, o.mayName(c, &message)); err != nil {
 		return nil, p.server.refuse(ctx, r.GetProducer(), err)
 	}
 	result, err := p.server.create(ctx, o.policy, message)
