@@ -48,12 +48,21 @@ func startReloading(t *testing.T, redis, rules string) *reloading {
 		},
 	})
 	must.Succeed(t, err)
+	r.running = startRead(t, current, r.hangup)
+	r.awaitReady(t)
+	r.client = r.producers(t)
+	return r
+}
+
+// startRead runs a coordinator with a configuration that it can read again, until the test ends.
+func startRead(t *testing.T, current *config.Current, hangup <-chan struct{}) *running {
+	t.Helper()
 	log := &servers.Log{}
 	a, err := app.New(t.Context(), current.Config, app.Deps{
-		Logger: slog.New(slog.NewTextHandler(log, nil)), Configuration: current, Reload: r.hangup,
+		Logger: slog.New(slog.NewTextHandler(log, nil)), Configuration: current, Reload: hangup,
 	})
 	must.Succeed(t, err)
-	r.running = &running{App: a, log: log, ended: make(chan error, 1)}
+	r := &running{App: a, log: log, ended: make(chan error, 1)}
 	go func() { r.ended <- a.Run(context.Background()) }()
 	t.Cleanup(func() {
 		if err := a.Stop(context.Background()); err != nil {
@@ -63,8 +72,6 @@ func startReloading(t *testing.T, redis, rules string) *reloading {
 			t.Log(log)
 		}
 	})
-	r.awaitReady(t)
-	r.client = r.producers(t)
 	return r
 }
 

@@ -1,9 +1,7 @@
 package app_test
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +9,6 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
-	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
@@ -35,18 +32,7 @@ func startMoving(t *testing.T, redis string) *moving {
 		"grpc.addr": "127.0.0.1:0", "http.addr": "127.0.0.1:0", "amqp.url": embeddedtest.Broker(t),
 	}})
 	must.Succeed(t, err)
-	log := &servers.Log{}
-	a, err := app.New(t.Context(), current.Config, app.Deps{
-		Logger: slog.New(slog.NewTextHandler(log, nil)), Configuration: current, Reload: m.hangup,
-	})
-	must.Succeed(t, err)
-	m.running = &running{App: a, log: log, ended: make(chan error, 1)}
-	go func() { m.ended <- a.Run(context.Background()) }()
-	t.Cleanup(func() {
-		if err := a.Stop(context.Background()); err != nil || t.Failed() {
-			t.Logf("stop: %v\n%s", err, log)
-		}
-	})
+	m.running = startRead(t, current, m.hangup)
 	return m
 }
 
