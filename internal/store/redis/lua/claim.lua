@@ -8,8 +8,8 @@
 --   its messages wait, and milliseconds from which age on they are claimed, 0 for never; then pairs of a producer and how
 --   many of its messages are claimed at most. Each may take an equal part of the bytes, and of what those before it have
 --   left
--- Returns: for each claim {producer, id, record, confirms, publishes, copies, sendable_at, deletes, due, awaited}; for what had no
---   record, and left the index, {producer, id}; for what could not be worked on, and was put off, {producer,
+-- Returns: for each claim {producer, id, record, confirms, publishes, copies, sendable_at, deletes, due, awaited}; for
+--   what had no record, and left the index, {producer, id}; for what could not be worked on, and was put off, {producer,
 --   id, why}; for what another broker is to get, and was parked, {producer, id, '', broker}; for what waits for a target
 --   that is left out, {producer, id, '', address}; then the time
 local s, token, lease, room = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])

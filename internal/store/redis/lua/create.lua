@@ -2,8 +2,8 @@
 -- Purpose: stores new messages, or tells the state of those that are there.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 how many messages a producer may keep in this shard, 0 for no limit; 2 how many of them a chain may have,
---   0 for no limit; then for each producer: name, number of messages, and for each message: id, digest, milliseconds until it is due, the record with
---   any 13 digits for its time, its ordering key or ""
+--   0 for no limit; then for each producer: name, number of messages, and for each message: id, digest, milliseconds until
+--   it is due, the record with any 13 digits for its time, its ordering key or ""
 -- Returns: for each message reply + state; then the time
 local most, longest = tonumber(ARGV[1]), tonumber(ARGV[2])
 longest = longest > 0 and longest or math.huge

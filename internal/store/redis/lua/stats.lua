@@ -3,7 +3,8 @@
 -- KEYS: 1 the shard's prefix
 -- ARGV: none
 -- Returns: for each kept state its count, when the oldest was created and when the first is due, in milliseconds; 0 when
---   there is none; then how many SENDABLE messages stand behind others of their chains; then the producers with messages in the first state, each with the count of these messages
+--   there is none; then how many SENDABLE messages stand behind others of their chains; then the producers with messages
+--   in the first state, each with the count of these messages
 local out = {}
 local held = 3 * #KEPT + 1
 for i = 1, held do

@@ -6,8 +6,8 @@
 --   claimed at most; then for each producer: name, number of messages, and for each message: id, and, where the caller has the
 --   rest of it, when it was created and its delay in milliseconds
 -- Returns: for each message reply + state; or, when its verdict was stored just now: {producer, id, record, confirms,
---   publishes, copies, sendable_at, deletes, due, awaited} when it was claimed, {producer, id, first line of the record} when it was
---   not; HELD + state and STORED + state in their place, when it is what the caller has. Then the time
+--   publishes, copies, sendable_at, deletes, due, awaited} when it was claimed, {producer, id, first line of the record}
+--   when it was not; HELD + state and STORED + state in their place, when it is what the caller has. Then the time
 local leads, token, lease, room = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 
 -- delayOf reads from the first line of a record how long a message waits once its verdict is stored.
